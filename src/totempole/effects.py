@@ -1,0 +1,106 @@
+"""What a protocol object asks of the world: the outputs of the one contract (docs/architecture.md).
+
+A protocol takes one input at a time and returns a list of effects. Order is meaning: a driver executes the
+list from first to last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from totempole.types import Configuration, MessageId, OrderKey, ProcessorId, RingId, Service
+from totempole.wire.packets import Packet
+
+
+class Channel(IntEnum):
+    """Tokens and data travel on separate sockets, so that a node can drain its data before the token."""
+
+    DATA = 0
+    TOKEN = 1
+
+
+class Transmit(NamedTuple):
+    """Datagrams for one processor, or for every other one (`to` is None). `packet` is for traces only."""
+
+    to: ProcessorId | None
+    channel: Channel
+    datagrams: tuple[bytes, ...]
+    packet: Packet
+
+
+class SetTimer(NamedTuple):
+    """Sets or moves the named timer to an instant of the protocol's own clock."""
+
+    timer: IntEnum
+    at_us: int
+
+
+class CancelTimer(NamedTuple):
+    timer: IntEnum
+
+
+class Persist(NamedTuple):
+    """Write these values to stable storage, then answer `persisted(ticket)`."""
+
+    ticket: int
+    values: Mapping[str, int]
+
+
+class Deliver(NamedTuple):
+    """A message, in its place in the order, within the configuration last installed."""
+
+    message: MessageId
+    origin: ProcessorId
+    payload: bytes
+    service: Service
+    key: OrderKey
+    timestamp: int
+    configuration: RingId
+
+
+class InstallConfiguration(NamedTuple):
+    configuration: Configuration
+    key: OrderKey
+
+
+class SafeUpTo(NamedTuple):
+    """Every member of the ring has received all messages up to `seq`."""
+
+    ring_id: RingId
+    seq: int
+
+
+class PushBack(NamedTuple):
+    """The submission was refused: the send queue is full. `Ready` follows once it has drained."""
+
+
+class Ready(NamedTuple):
+    """Submissions are welcome again."""
+
+
+class Stopped(NamedTuple):
+    """The protocol has left the ring and takes no further input."""
+
+
+class Trace(NamedTuple):
+    """A row for the trace: its kind and the columns that apply (totempole.trace.schema)."""
+
+    kind: str
+    columns: Mapping[str, Any]
+
+
+Effect = (
+    Transmit
+    | SetTimer
+    | CancelTimer
+    | Persist
+    | Deliver
+    | InstallConfiguration
+    | SafeUpTo
+    | PushBack
+    | Ready
+    | Stopped
+    | Trace
+)

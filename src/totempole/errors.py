@@ -1,0 +1,23 @@
+"""Every error that the package raises on purpose descends from TotemError."""
+
+from __future__ import annotations
+
+
+class TotemError(Exception):
+    """The root: catch this to catch all."""
+
+
+class ConfigurationError(TotemError):
+    """A setting has a value it cannot have. The text names the setting, the value and the way out."""
+
+
+class CodecError(TotemError):
+    """Bytes that are not a packet of ours. `reason` is a short fixed word, for counters and traces."""
+
+    def __init__(self, reason: str, text: str = "") -> None:
+        super().__init__(text or reason)
+        self.reason = reason
+
+
+class ScenarioError(TotemError):
+    """A scenario file that cannot be run. The text names the file and the line."""

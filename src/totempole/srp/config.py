@@ -1,0 +1,82 @@
+"""The settings of one ring: every timeout, window and limit that the single-ring protocol has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+
+from totempole.errors import ConfigurationError
+from totempole.types import RingKind
+
+
+def setting(default: int, meaning: str, least: int = 1) -> int:
+    """A whole-number setting with its default, its meaning and its least value."""
+    value: int = field(default=default, metadata={"meaning": meaning, "least": least})
+    return value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RingConfig:
+    """Checked on construction. Units stand last in the names; appendix A's names stand in the meanings."""
+
+    cluster_id: int = setting(1, "packets of other clusters are dropped", least=0)
+    ring_kind: RingKind = field(
+        default=RingKind.CLASSIC, metadata={"meaning": "classic, or accelerated (docs/accelerated.md)"}
+    )
+
+    token_loss_us: int = setting(100_000, "no token for so long: the ring is gone (TOKEN_TMO)")
+    token_retransmission_us: int = setting(
+        25_000, "no sign of the token after passing it on: pass it again (MAX_TKN_RETRANS)"
+    )
+    join_us: int = setting(15_000, "how often a Join is broadcast again in Gather (JOIN_TMO)")
+    consensus_us: int = setting(75_000, "how long Gather waits for agreement (CONSENSUS_TMO)")
+    null_us: int = setting(250_000, "how often a quiet processor shows itself (NULL_PERIODIC_TMO)")
+    idle_hold_us: int = setting(15_000, "how long an idle ring's leader holds the token (MAX_DELAY_PROC)")
+    idle_rounds: int = setting(
+        10, "rotations without traffic before the token slows (MAX_FAST_ROUNDS)", least=3
+    )
+    leave_us: int = setting(2_000_000, "how long a leaving processor tries to see its messages delivered")
+    fail_to_receive_rounds: int = setting(
+        50, "rotations with an unchanged aru before its setter is expelled (FAIL_RCV_LIMIT)", least=2
+    )
+
+    window_packets: int = setting(50, "packets that all may send in a rotation (WINDOW_SIZE)")
+    each_time_packets: int = setting(10, "packets that one may send in a token visit (EACH_TIME)")
+    window_bytes: int = setting(1_500_000, "bytes that all may send in a rotation")
+    each_time_bytes: int = setting(400_000, "bytes that one may send in a token visit")
+    outstanding_packets_max: int = setting(400, "largest seq - aru before new packets wait")
+    accelerated_window: int = setting(
+        15, "packets that may follow the token instead of preceding it", least=0
+    )
+    requests_max: int = setting(90, "entries of the token's rtr list (MAX_REQUESTS)")
+    send_queue_max: int = setting(300, "submissions queued before push-back (MAX_SRP_SND_Q)")
+    send_queue_ready: int = setting(250, "queue length at which push-back ends (MIN_SRP_SND_Q)", least=0)
+    members_max: int = setting(60, "processors of a ring (MAX_PROC_RING)")
+    packet_bytes_max: int = setting(60_000, "contents of one packet, at most", least=64)
+    segment_bytes: int = setting(1_400, "a datagram, header included, at most", least=128)
+    reassembly_bytes_max: int = setting(8_000_000, "memory for packets that have arrived in part")
+    timestamp_interval: int = setting(10_000, "timestamps covered by one write to stable storage (000 §5.1)")
+
+    def __post_init__(self) -> None:
+        for item in fields(self):
+            least = item.metadata.get("least")
+            if least is not None:
+                self._check_number(item.name, least)
+        self._order("idle_hold_us", "token_retransmission_us", "the ring would retransmit a held token")
+        self._order("token_retransmission_us", "token_loss_us", "a lost token would never be retransmitted")
+        self._order("join_us", "consensus_us", "no Join would be repeated")
+        self._order("packet_bytes_max", "each_time_bytes", "a full packet could never be sent")
+        self._order("each_time_bytes", "window_bytes", "the window could never be used")
+        self._order("each_time_packets", "window_packets", "the window could never be used")
+        self._order("each_time_packets", "timestamp_interval", "one visit would outrun the stored timestamp")
+        self._order("send_queue_ready", "send_queue_max", "push-back would never end")
+
+    def _check_number(self, name: str, least: int) -> None:
+        value = getattr(self, name)
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise ConfigurationError(f"{name} = {value!r}: give a whole number of at least {least}")
+
+    def _order(self, low: str, high: str, why: str) -> None:
+        if getattr(self, low) > getattr(self, high):
+            raise ConfigurationError(
+                f"{low} = {getattr(self, low)} is above {high} = {getattr(self, high)}: {why}; lower {low}"
+            )

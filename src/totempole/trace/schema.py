@@ -1,0 +1,69 @@
+"""The one schema of everything that happened: the simulator, the nodes, the checkers and Spark share it.
+
+A row says what one processor did, in its own order of events (`step`). Columns that do not apply keep their
+empty value. Rows are written at two levels: `delivery` is cheap enough to leave on; `protocol` is everything.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+SCHEMA_VERSION = 1
+
+
+class Row(NamedTuple):
+    run: str
+    node: int
+    incarnation: int
+    step: int
+    """The node's own event counter: never repeats within a run, restarts included."""
+    at_us: int
+    layer: str
+    kind: str
+    message: str = ""
+    """The message's unique identity: origin.incarnation.number."""
+    origin: int = 0
+    process: str = ""
+    service: str = ""
+    ring: str = ""
+    """The ring of the message or token, as seq@representative."""
+    seq: int = 0
+    timestamp: int = 0
+    source_ring: str = ""
+    network: int = 0
+    configuration: str = ""
+    """The configuration in force, or that a `configuration` row installs."""
+    configuration_kind: str = ""
+    members: tuple[int, ...] = ()
+    group: str = ""
+    count: int = 0
+    bytes: int = 0
+    detail: str = ""
+
+
+DELIVERY_KINDS = frozenset(
+    {
+        "submit",  # the application handed a message over
+        "originate",  # the message was broadcast for the first time: it has a ring and a seq now
+        "deliver",
+        "configuration",  # detail: the configuration that this one terminates; seq: last seq before it
+        "state",  # detail: "old>new reason"
+        "branch",  # detail: the name of a rare branch taken
+        "fault",  # detail: what was injected (simulator and tests)
+        "crash",
+        "restart",
+        "leave",  # the processor left of its own will
+    }
+)
+
+PROTOCOL_KINDS = DELIVERY_KINDS | frozenset(
+    {
+        "receive",  # a message entered the store of its ring for the first time
+        "token",  # a token visit: seq, count = token_seq, detail = "aru=… …"
+        "retransmit",
+        "safe",  # seq: everything up to it is at every member
+        "drop",  # detail: the reason
+    }
+)
+
+LEVELS = {"delivery": DELIVERY_KINDS, "protocol": PROTOCOL_KINDS}

@@ -1,0 +1,134 @@
+"""The packets of the ring: one named tuple for each message of the papers.
+
+Named tuples rather than frozen dataclasses: they are as immutable and three times cheaper to make, and a
+token visit makes several. `sender` and `incarnation` are set by whoever first encoded the packet; a
+retransmission is the original bytes, so they never change on the way.
+
+Fields that only chapter 5 uses (timestamp, src_*, groups, gateway flags, block) are carried from the start,
+so that the format need not change when the multiple-ring protocol arrives.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from totempole.types import NO_PROCESSOR, ByteRange, MessageId, ProcessorId, RingId, Service
+
+
+class RegularMessage(NamedTuple):
+    """000 §4.1 and §5.1: a message with its place on the ring."""
+
+    sender: ProcessorId
+    incarnation: int
+    ring_id: RingId
+    seq: int
+    number: int
+    """The originator's own counter: with `src_sender` and `incarnation`, the message's identity."""
+    service: Service
+    timestamp: int
+    src_sender: ProcessorId
+    src_ring_id: RingId
+    groups: tuple[int, ...]
+    """Destination groups as 64-bit names, for gateways that filter (003)."""
+    after_token: bool
+    """Sent after its sender had passed the token on: the accelerated ring's sign of its predecessor."""
+    recovered: bool
+    """000 §4.3: `contents` is a whole encoded packet of an old ring, rebroadcast on a new one."""
+    contents: bytes
+
+    @property
+    def message_id(self) -> MessageId:
+        return MessageId(self.src_sender, self.incarnation, self.number)
+
+
+class RetransmissionRequest(NamedTuple):
+    """One entry of the token's rtr list. No ranges: the whole packet is missing."""
+
+    seq: int
+    ranges: tuple[ByteRange, ...] = ()
+
+
+class RegularToken(NamedTuple):
+    """000 §4.1, with the fields of §4.3 (retrans_flg), §4.4 (retrans_round, bytes) and §5.1, §5.3."""
+
+    sender: ProcessorId
+    incarnation: int
+    ring_id: RingId
+    token_seq: int
+    seq: int
+    aru: int
+    aru_id: ProcessorId = NO_PROCESSOR
+    timestamp: int = 0
+    retrans_flg: bool = False
+    retrans_round: int = 0
+    bytes_round: int = 0
+    """Bytes sent in the last rotation: the window in bytes, kept as retrans_round is."""
+    block: bool = False
+    block_seq: int = 0
+    rtr: tuple[RetransmissionRequest, ...] = ()
+
+
+class Join(NamedTuple):
+    """000 §4.2. `counter` counts the sender's Joins in this incarnation, so that a replay is known for one."""
+
+    sender: ProcessorId
+    incarnation: int
+    counter: int
+    ring_seq: int
+    future_ring_seq: int
+    proc_set: frozenset[ProcessorId]
+    fail_set: frozenset[ProcessorId]
+    rotation_count: int
+
+
+class CommitEntry(NamedTuple):
+    """What one member tells the others about its old ring (000 §4.2)."""
+
+    processor: ProcessorId
+    old_ring_id: RingId
+    old_ring_aru: int
+    high_delivered: int
+    deliver_memb: tuple[ProcessorId, ...]
+    """The promise of 000 "Failure of Recovery", by name; empty while none is given (my_received_flg false)."""
+    gateway: bool = False
+    filled: bool = False
+
+
+class CommitToken(NamedTuple):
+    """000 §4.2: on its first rotation it collects entries, on its second it spreads them."""
+
+    sender: ProcessorId
+    incarnation: int
+    counter: int
+    ring_id: RingId
+    token_seq: int
+    timestamp: int
+    memb_index: int
+    memb_list: tuple[CommitEntry, ...]
+
+
+class NullMessage(NamedTuple):
+    """000 appendix A: broadcast now and then, so that healed but idle rings meet."""
+
+    sender: ProcessorId
+    incarnation: int
+    ring_id: RingId
+
+
+class Leave(NamedTuple):
+    """A member's farewell: the others form the next ring at once instead of waiting for the token."""
+
+    sender: ProcessorId
+    incarnation: int
+    ring_id: RingId
+
+
+class Wake(NamedTuple):
+    """Asks the holder of an idle ring's token to let it go."""
+
+    sender: ProcessorId
+    incarnation: int
+    ring_id: RingId
+
+
+Packet = RegularMessage | RegularToken | Join | CommitToken | NullMessage | Leave | Wake
