@@ -21,3 +21,7 @@ class CodecError(TotemError):
 
 class ScenarioError(TotemError):
     """A scenario file that cannot be run. The text names the file and the line."""
+
+
+class TraceError(TotemError):
+    """A trace that cannot be read or indexed. The text names the file and the line where there is one."""

@@ -1,0 +1,76 @@
+"""What a message carries arrives as it was sent (000 §3.5), and its timestamps order it (000 §5.1)."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from totempole.checkers.history import History
+from totempole.checkers.terms import Terms
+from totempole.checkers.verdict import Findings
+
+
+def service_kept(history: History, terms: Terms, found: Findings) -> None:
+    """Theorem 4.16 asks for delivery as the originator requested: its service, and its payload's size."""
+    # An engine that leaves an origination's size out leaves it out of all of them.
+    sizes = any(row.bytes for row in history.originations)
+    for message, deliverers in history.delivered.items():
+        rows = iter(deliverers.values())
+        source = history.originated.get(message)
+        if source is None:
+            source = next(rows)
+            found.undecided(f"The origination of {message} is not in the trace.")
+        compare_size = sizes or source.kind == "deliver"
+        for row in rows:
+            if row.service != source.service:
+                found.violated(
+                    f"Node {row.node} delivered {message} as {row.service}, and node {source.node} has it "
+                    f"as {source.service}.",
+                    source,
+                    row,
+                )
+            if compare_size and row.bytes != source.bytes:
+                found.violated(
+                    f"Node {row.node} delivered {row.bytes} bytes of {message}, and node {source.node} has "
+                    f"{source.bytes}.",
+                    source,
+                    row,
+                )
+
+
+def timestamps(history: History, terms: Terms, found: Findings) -> None:
+    """000 §5.1: they grow along a ring, and along a processor's originations whatever fails between."""
+    for ring, slots in history.slots.items():
+        for seq, following in pairwise(history.numbers(ring)):
+            before, after = slots[seq], slots[following]
+            if after.timestamp <= before.timestamp:
+                found.violated(
+                    f"On ring {ring} message {after.message} at {following} has timestamp {after.timestamp}, "
+                    f"no later than {before.timestamp} of {before.message} at {seq}.",
+                    before,
+                    after,
+                )
+    _check_originators(history, found)
+    for row in history.deliveries:
+        source = history.originated.get(row.message)
+        if source is not None and source.timestamp != row.timestamp:
+            found.violated(
+                f"Node {row.node} delivered {row.message} with timestamp {row.timestamp}, and it was "
+                f"originated with {source.timestamp}.",
+                source,
+                row,
+            )
+
+
+def _check_originators(history: History, found: Findings) -> None:
+    for node, lives in history.by_node.items():
+        mine = [
+            row for life in lives for stay in life.stays for row in stay.events if row.kind == "originate"
+        ]
+        for before, after in pairwise(mine):
+            if after.timestamp <= before.timestamp:
+                found.violated(
+                    f"Node {node} gave {after.message} timestamp {after.timestamp}, no later than "
+                    f"{before.timestamp} of {before.message} before it.",
+                    before,
+                    after,
+                )

@@ -1,0 +1,209 @@
+"""One index of a trace, built once and shared by all checks.
+
+A life is one incarnation of a node. It is a list of stays, one for each configuration it installed, and a
+stay is what the node did in that configuration. Nothing here judges: wrong traces are indexed as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from operator import itemgetter
+
+from totempole.errors import TraceError
+from totempole.trace.schema import Row
+from totempole.types import ProcessorId, RingId
+
+
+@dataclass(slots=True)
+class Stay:
+    """A node's time in one configuration."""
+
+    change: Row
+    id: RingId
+    regular: bool
+    place: int
+    """Index among the stays of the life."""
+    events: list[Row] = field(default_factory=list)
+    """Originations and deliveries, in the node's order."""
+    deliveries: list[Row] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return self.change.configuration
+
+    @property
+    def members(self) -> tuple[ProcessorId, ...]:
+        return self.change.members
+
+
+@dataclass(slots=True)
+class Life:
+    node: ProcessorId
+    incarnation: int
+    stays: list[Stay] = field(default_factory=list)
+    stray: list[Row] = field(default_factory=list)
+    """Deliveries and originations before any configuration was installed."""
+    submissions: list[Row] = field(default_factory=list)
+    ended: bool = False
+    """It crashed, left, or was followed by another life."""
+    last: Row | None = None
+
+    def left_for_good(self, place: int) -> Stay | None:
+        """The next regular configuration that this life installed after the stay at `place`."""
+        return next((stay for stay in self.stays[place + 1 :] if stay.regular), None)
+
+    def after(self, stay: Stay) -> Stay | None:
+        return self.stays[stay.place + 1] if stay.place + 1 < len(self.stays) else None
+
+    def before(self, stay: Stay) -> Stay | None:
+        return self.stays[stay.place - 1] if stay.place else None
+
+    def transitional_after(self, stay: Stay) -> Stay | None:
+        following = self.after(stay)
+        return following if following is not None and not following.regular else None
+
+
+class History:
+    """The rows of one run, by life, by configuration and by message."""
+
+    def __init__(self, rows: Iterable[Row]) -> None:
+        self.lives: list[Life] = []
+        self.by_node: dict[ProcessorId, list[Life]] = {}
+        self.originations: list[Row] = []
+        self.deliveries: list[Row] = []
+        self.receives: list[Row] = []
+        self.originated: dict[str, Row] = {}
+        """The first origination of each message."""
+        self.delivered: dict[str, dict[ProcessorId, Row]] = {}
+        """Each message's deliverers, with the first delivery of each."""
+        self.configurations: dict[str, Row] = {}
+        """One change row for each configuration, to look its members up."""
+        self.slots: dict[str, dict[int, Row]] = {}
+        """For each ring the sequence numbers that carry application messages, with a row that shows it."""
+        self.installers: dict[str, dict[ProcessorId, tuple[Life, Stay]]] = {}
+        """For each regular configuration, who installed it."""
+        self.last_at: dict[ProcessorId, int] = {}
+        self._rings: dict[str, RingId] = {}
+        self._numbers: dict[str, list[int]] = {}
+        self._index(_in_node_order(list(rows)))
+        self._finish()
+
+    def ring(self, text: str) -> RingId:
+        """The ring or configuration that `text` names as seq@representative."""
+        known = self._rings.get(text)
+        if known is None:
+            known = self._rings[text] = _parse_ring(text)
+        return known
+
+    def numbers(self, ring: str) -> list[int]:
+        """The sequence numbers of a ring that carry application messages, in order.
+
+        Not all integers: slots that carried recovery's encapsulated messages are none of the application's.
+        """
+        known = self._numbers.get(ring)
+        if known is None:
+            known = self._numbers[ring] = sorted(self.slots.get(ring, ()))
+        return known
+
+    def absent(self, members: Iterable[ProcessorId]) -> list[ProcessorId]:
+        """Those of the members whose trace is not here at all."""
+        return [node for node in members if node not in self.by_node]
+
+    def current(self, node: ProcessorId) -> Life | None:
+        """The life that the node is in at the end of the trace, unless it is down."""
+        lives = self.by_node.get(node)
+        return lives[-1] if lives and not lives[-1].ended else None
+
+    def open_stays(self) -> list[tuple[Life, Stay]]:
+        """The configurations in force at the end of the trace."""
+        return [(life, life.stays[-1]) for life in self.lives if life.stays and not life.ended]
+
+    def _index(self, rows: list[Row]) -> None:
+        life: Life | None = None
+        for row in rows:
+            node = row.node
+            if life is None or life.node != node or life.incarnation != row.incarnation:
+                life = self._life(row)
+            kind = row.kind
+            if kind == "deliver":
+                self.deliveries.append(row)
+                if life.stays:
+                    stay = life.stays[-1]
+                    stay.events.append(row)
+                    stay.deliveries.append(row)
+                else:
+                    life.stray.append(row)
+            elif kind == "receive":
+                self.receives.append(row)
+            elif kind == "originate":
+                self.originations.append(row)
+                (life.stays[-1].events if life.stays else life.stray).append(row)
+            elif kind == "submit":
+                life.submissions.append(row)
+            elif kind == "configuration":
+                self._install(life, row)
+            elif kind == "crash" or kind == "leave":
+                life.ended = True
+            life.last = row
+
+    def _life(self, row: Row) -> Life:
+        lives = self.by_node.setdefault(row.node, [])
+        for life in reversed(lives):
+            if life.incarnation == row.incarnation:
+                return life
+        life = Life(row.node, row.incarnation)
+        lives.append(life)
+        self.lives.append(life)
+        return life
+
+    def _install(self, life: Life, row: Row) -> None:
+        regular = row.configuration_kind == "regular"
+        stay = Stay(row, self.ring(row.configuration), regular, len(life.stays))
+        life.stays.append(stay)
+        self.configurations.setdefault(row.configuration, row)
+        if regular:
+            self.installers.setdefault(row.configuration, {}).setdefault(row.node, (life, stay))
+
+    def _finish(self) -> None:
+        for lives in self.by_node.values():
+            for life in lives[:-1]:
+                life.ended = True
+        for life in self.lives:
+            if life.last is not None:
+                self.last_at[life.node] = max(self.last_at.get(life.node, 0), life.last.at_us)
+        self._index_messages()
+
+    def _index_messages(self) -> None:
+        originated, delivered, slots = self.originated, self.delivered, self.slots
+        for row in self.originations:
+            originated.setdefault(row.message, row)
+            slots.setdefault(row.ring, {}).setdefault(row.seq, row)
+        for row in self.deliveries:
+            known = delivered.get(row.message)
+            if known is None:
+                delivered[row.message] = {row.node: row}
+                slots.setdefault(row.ring, {}).setdefault(row.seq, row)
+            elif row.node not in known:
+                known[row.node] = row
+
+
+def _in_node_order(rows: list[Row]) -> list[Row]:
+    if len({row.run for row in rows}) > 1:
+        raise TraceError("the rows are of several runs; check one run at a time")
+    last: dict[ProcessorId, int] = {}
+    for row in rows:
+        if last.get(row.node, -1) > row.step:
+            return sorted(rows, key=itemgetter(1, 3))  # by node and step, whatever the storage did to them
+        last[row.node] = row.step
+    return rows
+
+
+def _parse_ring(text: str) -> RingId:
+    seq, at, representative = text.partition("@")
+    try:
+        if at:
+            return RingId(int(seq), int(representative))
+    except ValueError:
+        pass
+    raise TraceError(f"{text!r} does not name a configuration; one is written seq@representative")

@@ -1,0 +1,28 @@
+"""What the caller knows about a run that its rows cannot say."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from totempole.types import ProcessorId
+
+
+@dataclass(frozen=True, slots=True)
+class Liveness:
+    """When the faults stopped, who can hear whom since, and how long the ring may take to settle."""
+
+    at_us: int
+    groups: tuple[Collection[ProcessorId], ...]
+    bound_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How a trace is to be read."""
+
+    complete: bool = False
+    """The run ended quiescent: what has not happened by now never will."""
+    same_clock: bool = True
+    """`at_us` is one clock for all nodes, as it is in the simulator."""
+    expectation: Liveness | None = None

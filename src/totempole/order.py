@@ -1,0 +1,36 @@
+"""The order interface: what the group layer, and all above it, sees of whatever orders messages below.
+
+`srp` gives it over one ring, `mrp` over many, `rmp` by another protocol. Submissions go in; deliveries,
+configuration changes and news of safety come out as effects, each with an order key that sorts as the total
+order does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from totempole.effects import Effect
+from totempole.types import Service
+
+
+class Order(Protocol):
+    """One processor's access to the total order. Every call gives the effects to execute, in order.
+
+    A full queue answers `PushBack` and takes nothing; `Ready` follows when there is room. `Deliver`,
+    `InstallConfiguration` (transitional ones where the engine has them) and `SafeUpTo` are what goes up.
+    """
+
+    def start(self, now_us: int) -> list[Effect]: ...
+
+    def submit(
+        self, now_us: int, payload: bytes, service: Service, groups: tuple[int, ...] = ()
+    ) -> list[Effect]: ...
+
+    def receive(self, now_us: int, datagrams: Sequence[bytes]) -> list[Effect]: ...
+
+    def expire(self, now_us: int, timer: Any) -> list[Effect]: ...
+
+    def persisted(self, now_us: int, ticket: int) -> list[Effect]: ...
+
+    def leave(self, now_us: int) -> list[Effect]: ...

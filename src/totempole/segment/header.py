@@ -1,0 +1,46 @@
+"""The segment header: which packet this is a piece of, how long that packet is, and where the piece begins.
+
+A RegularMessage is named by its place on the ring, so that a range resent by any holder fits every receiver's
+partial packet. Other packets are never repaired; their sender names them by its incarnation and a counter.
+
+    magic 2s, version u8, kind u8, name u64 u32 u64, total u32, offset u32
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from struct import Struct
+from typing import NamedTuple
+
+from totempole.types import ProcessorId, RingId
+from totempole.wire.layout import PACKET_BYTES_MAX
+
+MAGIC = b"TS"
+VERSION = 1
+SEGMENT = Struct(">2sBBQIQII")
+OFFSET_BYTES = 4
+"""The offset stands last: all else is the same for every segment of a packet."""
+
+PACKET_TOTAL_MAX = PACKET_BYTES_MAX
+"""No packet is longer, so no segment may claim that its packet is."""
+
+
+class NameKind(IntEnum):
+    DATA = 1
+    OTHER = 2
+
+
+_DATA = int(NameKind.DATA)
+
+
+class PacketName(NamedTuple):
+    """DATA: (ring seq, representative, seq). OTHER: (sender's incarnation, sender, sender's counter)."""
+
+    kind: int
+    ring_seq: int
+    processor: ProcessorId
+    number: int
+
+
+def data_name(ring_id: RingId, seq: int) -> PacketName:
+    return PacketName(_DATA, *ring_id, seq)

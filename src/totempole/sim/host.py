@@ -1,0 +1,417 @@
+"""One simulated processor: a protocol object with a CPU, two receive buffers, timers, a disk and a clock.
+
+An input is taken when the CPU is free, and each output leaves when the CPU has got to it. Data is drained
+before the token, unless the protocol says that the token goes first (docs/architecture.md, the fast path).
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from totempole.effects import (
+    CancelTimer,
+    Channel,
+    Deliver,
+    Effect,
+    InstallConfiguration,
+    Persist,
+    PushBack,
+    Ready,
+    SetTimer,
+    Stopped,
+    Transmit,
+)
+from totempole.sim.clock import Scheduler
+from totempole.sim.conditions import Buffers, Costs
+from totempole.sim.contract import EndpointFactory, SansIo, SimulationError
+from totempole.sim.disk import Disk, Fate
+from totempole.sim.drift import LocalClock
+from totempole.sim.inbox import Inbox
+from totempole.sim.medium import Medium
+from totempole.sim.replay import Recording
+from totempole.sim.timers import Timers
+from totempole.srp.config import RingConfig
+from totempole.trace.recorder import Recorder
+from totempole.types import Configuration, ProcessorId, Service
+
+LOOPBACK_US = 10
+"""How long a packet to oneself takes. It is never lost."""
+
+DRAIN_MAX = 64
+"""Reads that may go before a timer that is due, so that a token in the buffer counts as received."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a host shares with the others."""
+
+    seed: int | str
+    scheduler: Scheduler
+    medium: Medium
+    endpoint: EndpointFactory
+    costs: Costs
+    buffers: Buffers
+    trace_kinds: frozenset[str]
+    record_inputs: bool = False
+
+
+class Host:
+    __slots__ = (
+        "_applying",
+        "_around",
+        "_carry_ns",
+        "_costs",
+        "_counters",
+        "_data",
+        "_endpoint",
+        "_medium",
+        "_reads",
+        "_scheduler",
+        "_tasks",
+        "_timers",
+        "_token",
+        "_wake_pending",
+        "busy_until_us",
+        "clock",
+        "config",
+        "configurations",
+        "delivered",
+        "delivered_own",
+        "disk",
+        "life",
+        "listener",
+        "me",
+        "packet_events",
+        "paused",
+        "ready_listeners",
+        "recorder",
+        "recordings",
+        "slow",
+    )
+
+    def __init__(
+        self,
+        me: ProcessorId,
+        config: RingConfig,
+        around: Surroundings,
+        recorder: Recorder,
+        disk: Disk,
+        clock: LocalClock,
+    ) -> None:
+        self.me = me
+        self.config = config
+        self.recorder = recorder
+        self.disk = disk
+        self.clock = clock
+        self.life = 0
+        """Counts starts and ends, so that events of an earlier life are known for what they are."""
+        self.paused = False
+        self.slow = 1.0
+        self.busy_until_us = 0
+        self.packet_events = 0
+        self.delivered = 0
+        self.delivered_own = 0
+        self.configurations: list[Configuration] = []
+        self.recordings: list[Recording] = []
+        self.listener: Callable[[Host, Effect], None] | None = None
+        """Told of every Deliver and InstallConfiguration. It must not submit; it may schedule a submission."""
+        self.ready_listeners: list[Callable[[], None]] = []
+        self._around = around
+        self._scheduler = around.scheduler
+        self._medium = around.medium
+        self._costs = around.costs
+        self._counters: Counter[str] = around.medium.counters
+        self._endpoint: SansIo | None = None
+        self._data = Inbox(around.buffers.data_bytes, around.buffers.data_datagrams)
+        self._token = Inbox(around.buffers.token_bytes, around.buffers.token_datagrams)
+        self._tasks: deque[tuple[str, tuple[Any, ...]]] = deque()
+        self._timers = Timers(around.scheduler, self._on_timer)
+        self._wake_pending = False
+        self._applying = False
+        self._reads = 0
+        self._carry_ns = 0
+
+    @property
+    def alive(self) -> bool:
+        return self._endpoint is not None
+
+    @property
+    def endpoint(self) -> SansIo | None:
+        """The protocol object, for tests and monitors to look at; None while the processor is down."""
+        return self._endpoint
+
+    @property
+    def regular_configuration(self) -> Configuration | None:
+        """The regular configuration installed last in this life."""
+        for configuration in reversed(self.configurations):
+            if configuration.kind == "regular":
+                return configuration if self.alive else None
+        return None
+
+    # Life and death
+
+    def start(self) -> None:
+        """Start, or restart from the disk: memory is new, the incarnation one higher."""
+        assert self._endpoint is None, f"processor {self.me} is up already"
+        self._begin_life()
+        stable = self.disk.recover()
+        around = self._around
+        self._endpoint = around.endpoint(self.me, self.config, stable, around.trace_kinds)
+        self.recorder.incarnation = self._endpoint.incarnation
+        self.recorder.record(self._scheduler.now_us, "restart")
+        if around.record_inputs:
+            self.recordings.append(Recording(self.me, self.config, stable, around.trace_kinds))
+        self._feed("start")
+        self._scheduler.at(self._scheduler.now_us, self._announce_ready, self.life)
+
+    def crash(self, fate: Fate | None = None) -> None:
+        """Memory, timers and buffers are gone; the disk keeps what it had (disk.Fate)."""
+        assert self._endpoint is not None, f"processor {self.me} is down already"
+        self._end_life()
+        self.disk.crash(fate)
+        self.recorder.record(self._scheduler.now_us, "crash")
+
+    def pause(self) -> None:
+        """Freeze: nothing is processed, the buffers fill, time goes on."""
+        self.paused = True
+
+    def resume(self) -> None:
+        self.paused = False
+        if self._endpoint is not None:
+            self._wake_later()
+            self._scheduler.at(self._scheduler.now_us, self._announce_ready, self.life)
+
+    def submit(self, payload: bytes, service: Service) -> bool:
+        """Hand a message over. False when the processor is down or frozen, or pushes back; try on ready."""
+        assert not self._applying, "submit from an event of its own, not from a listener"
+        if self._endpoint is None or self.paused:
+            return False
+        # Taken at once even when the CPU is busy, so that the caller knows; its cost is added.
+        return not any(type(effect) is PushBack for effect in self._feed("submit", payload, service))
+
+    def leave(self) -> None:
+        """Ask the protocol to leave the ring; it says Stopped when it has."""
+        if self._endpoint is not None:
+            self._tasks.append(("leave", ()))
+            self._run_or_wake()
+
+    def _begin_life(self) -> None:
+        self.life += 1
+        self.paused = False
+        self.busy_until_us = self._scheduler.now_us
+
+    def _end_life(self) -> None:
+        self.life += 1
+        self._endpoint = None
+        self._data.clear()
+        self._token.clear()
+        self._tasks.clear()
+        self._timers.clear()
+        self._wake_pending = False
+
+    # Inputs
+
+    def arrive(self, channel: Channel, datagrams: Sequence[bytes], size: int) -> None:
+        """The medium hands over one read's worth of datagrams."""
+        if self._endpoint is None:
+            self._counters["unheard"] += len(datagrams)
+        elif self._wake_pending or self.paused or self._scheduler.now_us < self.busy_until_us:
+            self._buffer(channel, datagrams, size)
+        else:
+            self._receive(channel, datagrams, size)
+
+    def _buffer(self, channel: Channel, datagrams: Sequence[bytes], size: int) -> None:
+        dropped = (self._token if channel else self._data).put(datagrams, size)
+        if dropped:
+            self._overflow(channel, dropped)
+        self._wake_later()
+
+    def _overflow(self, channel: Channel, count: int) -> None:
+        self._counters["overflowed"] += count
+        if self.recorder.wants("drop"):
+            detail = f"overflow {channel.name.lower()}"
+            self.recorder.record(self._scheduler.now_us, "drop", count=count, detail=detail)
+
+    def _loop_back(self, life: int, transmit: Transmit) -> None:
+        if life != self.life or self._endpoint is None:
+            return
+        inbox = self._token if transmit.channel else self._data
+        inbox.force(transmit.datagrams, sum(map(len, transmit.datagrams)))
+        if self._wake_pending or self.paused or self._scheduler.now_us < self.busy_until_us:
+            self._wake_later()
+        else:
+            self._take_next()
+
+    def _on_durable(self, life: int, ticket: int) -> None:
+        if life == self.life:
+            self._tasks.append(("persisted", (ticket,)))
+            self._run_or_wake()
+
+    def _on_timer(self) -> None:
+        if len(self._timers.due) == 1:
+            self._reads = 0
+        self._run_or_wake()
+
+    def _announce_ready(self, life: int) -> None:
+        if life == self.life:
+            for listener in tuple(self.ready_listeners):
+                listener()
+
+    # The CPU
+
+    def _run_or_wake(self) -> None:
+        if self._wake_pending or self.paused or self._scheduler.now_us < self.busy_until_us:
+            self._wake_later()
+        else:
+            self._take_next()
+
+    def _wake_later(self) -> None:
+        if not self._wake_pending and not self.paused:
+            self._wake_pending = True
+            self._scheduler.at(self.busy_until_us, self._wake, self.life)
+
+    def _wake(self, life: int) -> None:
+        if life != self.life:
+            return
+        self._wake_pending = False
+        if self.paused:
+            return
+        if self._scheduler.now_us >= self.busy_until_us:
+            self._take_next()
+        if self._data or self._token or self._tasks or self._timers.due:
+            self._wake_later()
+
+    def _take_next(self) -> None:
+        """Completed writes first, then what has arrived, then timers; a due timer waits for DRAIN_MAX reads."""
+        if self._tasks:
+            method, arguments = self._tasks.popleft()
+            self._feed(method, *arguments)
+        elif self._timers.due and (self._reads >= DRAIN_MAX or not (self._data or self._token)):
+            self._feed("expire", self._timers.take_due())
+        elif self._data or self._token:
+            self._reads += 1
+            self._read()
+
+    def _read(self) -> None:
+        assert self._endpoint is not None
+        if self._token and (not self._data or self._endpoint.token_first):
+            self._receive(Channel.TOKEN, *self._token.take())
+        else:
+            self._receive(Channel.DATA, *self._data.take())
+
+    def _receive(self, channel: Channel, datagrams: Sequence[bytes], size: int) -> None:
+        endpoint, costs = self._endpoint, self._costs
+        assert endpoint is not None
+        now_us = self._scheduler.now_us
+        local_us = self.clock.local(now_us)
+        try:
+            effects = endpoint.receive(local_us, datagrams)
+        except Exception as error:
+            raise self._failure("receive", local_us, (datagrams,), error) from error
+        if self.recordings:
+            self._record("receive", local_us, (datagrams,), effects)
+        count = len(datagrams)
+        self.packet_events += count
+        cost_ns = costs.event_ns + costs.datagram_ns * count + costs.received_byte_ns * size
+        if channel:
+            cost_ns += costs.token_ns
+        self._apply(now_us, effects, cost_ns)
+
+    def _feed(self, method: str, *arguments: Any) -> list[Effect]:
+        """Any input but a packet."""
+        now_us = self._scheduler.now_us
+        local_us = self.clock.local(now_us)
+        try:
+            effects: list[Effect] = getattr(self._endpoint, method)(local_us, *arguments)
+        except Exception as error:
+            raise self._failure(method, local_us, arguments, error) from error
+        if self.recordings:
+            self._record(method, local_us, arguments, effects)
+        self._apply(now_us, effects, self._costs.event_ns)
+        return effects
+
+    def _record(
+        self, method: str, local_us: int, arguments: tuple[Any, ...], effects: list[Effect]
+    ) -> None:
+        recording = self.recordings[-1]
+        recording.inputs.append((method, local_us, arguments))
+        recording.effects.append(list(effects))
+
+    def _failure(
+        self, method: str, local_us: int, arguments: tuple[Any, ...], error: Exception
+    ) -> SimulationError:
+        shown = ", ".join(_brief(argument) for argument in arguments)
+        return SimulationError(
+            f"seed {self._around.seed}: processor {self.me} at {self._scheduler.now_us} us "
+            f"(own clock {local_us} us), {method}({shown}): {type(error).__name__}: {error}"
+        )
+
+    # Outputs
+
+    def _apply(self, now_us: int, effects: list[Effect], cost_ns: float) -> None:
+        """Execute effects in order. CPU time passes as packets are sent; the rest is instantaneous."""
+        if not effects:
+            self._spend(now_us, cost_ns * self.slow)
+            return
+        self.recorder.effects(now_us, effects)
+        self._applying = True
+        costs, slow = self._costs, self.slow
+        start_us = now_us if now_us > self.busy_until_us else self.busy_until_us
+        spent_ns = cost_ns * slow
+        for effect in effects:
+            if type(effect) is Transmit:
+                datagrams = effect.datagrams
+                size = len(datagrams[0]) if len(datagrams) == 1 else sum(map(len, datagrams))
+                spent_ns += (costs.sent_packet_ns + costs.sent_byte_ns * size) * slow
+                self._send(effect, start_us + int(spent_ns) // 1000)
+            elif type(effect) is SetTimer:
+                self._timers.set(effect.timer, self.clock.to_global(effect.at_us))
+            else:
+                self._apply_rarer(effect)
+        self._applying = False
+        self._spend(now_us, spent_ns)
+
+    def _spend(self, now_us: int, spent_ns: float) -> None:
+        # Fractions of a microsecond are carried on, or a cheap input would be free.
+        total_ns = int(spent_ns) + self._carry_ns
+        start_us = now_us if now_us > self.busy_until_us else self.busy_until_us
+        self.busy_until_us = start_us + total_ns // 1000
+        self._carry_ns = total_ns % 1000
+
+    def _send(self, transmit: Transmit, depart_us: int) -> None:
+        if transmit.to == self.me:
+            self._scheduler.at(depart_us + LOOPBACK_US, self._loop_back, self.life, transmit)
+        else:
+            self._medium.send(self.me, transmit, depart_us)
+
+    def _apply_rarer(self, effect: Effect) -> None:
+        if type(effect) is Deliver:
+            self.delivered += 1
+            self.delivered_own += effect.origin == self.me
+            if self.listener:
+                self.listener(self, effect)
+        elif type(effect) is CancelTimer:
+            self._timers.cancel(effect.timer)
+        elif type(effect) is InstallConfiguration:
+            self.configurations.append(effect.configuration)
+            if self.listener:
+                self.listener(self, effect)
+        elif type(effect) is Persist:
+            self.disk.write(effect.values, self._on_durable, self.life, effect.ticket)
+        elif type(effect) is Ready:
+            self._scheduler.at(self._scheduler.now_us, self._announce_ready, self.life)
+        elif type(effect) is Stopped:
+            self._end_life()
+            self.recorder.record(self._scheduler.now_us, "leave")
+
+
+def _brief(argument: object) -> str:
+    if isinstance(argument, (tuple, list)):
+        return f"{len(argument)} datagrams"
+    text = repr(argument)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+

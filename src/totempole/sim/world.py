@@ -1,0 +1,228 @@
+"""A whole simulated cluster from one seed: scheduler, medium, hosts, trace; and the hand that breaks things."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from random import Random
+
+from totempole.sim.clock import Scheduler
+from totempole.sim.conditions import Buffers, Condition, Costs, DiskSpeed, Lan
+from totempole.sim.contract import EndpointFactory
+from totempole.sim.disk import Disk, Fate
+from totempole.sim.drift import LocalClock
+from totempole.sim.host import Host, Surroundings
+from totempole.sim.medium import Medium
+from totempole.sim.packet_filter import DropRule
+from totempole.sim.replay import default_endpoint
+from totempole.srp.config import RingConfig
+from totempole.trace.recorder import Recorder
+from totempole.trace.schema import LEVELS, Row
+from totempole.types import ProcessorId, Service
+
+Components = Iterable[Iterable[ProcessorId]]
+
+
+class World:
+    """Hosts do not run before `start`. Everything random comes from `seed`."""
+
+    def __init__(
+        self,
+        seed: int,
+        processors: int | Iterable[ProcessorId],
+        config: RingConfig | Mapping[ProcessorId, RingConfig] | None = None,
+        *,
+        condition: Condition | None = None,
+        lans: Sequence[Lan] = (Lan(),),
+        costs: Costs | None = None,
+        buffers: Buffers | None = None,
+        disk: DiskSpeed | None = None,
+        drift_ppm_max: int = 0,
+        clock_offset_us_max: int = 0,
+        level: str = "delivery",
+        run: str = "",
+        names: Mapping[ProcessorId, str] | None = None,
+        record_inputs: bool = False,
+        endpoint: EndpointFactory | None = None,
+    ) -> None:
+        ids = range(1, processors + 1) if isinstance(processors, int) else sorted(processors)
+        self.seed = seed
+        self.run = run or f"seed-{seed}"
+        self.rows: list[Row] = []
+        self.faults: Counter[str] = Counter()
+        self.scheduler = Scheduler()
+        self.names = dict(names or {})
+        self._level = level
+        self._recorder = Recorder(self.run, 0, level, self.rows.append)
+        self.medium = Medium(
+            self.scheduler, self.random("medium"), condition=condition, lans=lans, report=self._report
+        )
+        self.around = Surroundings(
+            seed,
+            self.scheduler,
+            self.medium,
+            endpoint or default_endpoint(),
+            costs or Costs(),
+            buffers or Buffers(),
+            LEVELS[level],
+            record_inputs,
+        )
+        clocks = self.random("clocks")
+        self.hosts: dict[ProcessorId, Host] = {}
+        for me in ids:
+            clock = LocalClock(
+                clocks.randint(0, clock_offset_us_max), clocks.randint(-drift_ppm_max, drift_ppm_max)
+            )
+            self._add(me, _config_of(config, me), disk or DiskSpeed(), clock)
+
+    def _add(self, me: ProcessorId, config: RingConfig, speed: DiskSpeed, clock: LocalClock) -> None:
+        recorder = Recorder(self.run, me, self._level, self.rows.append)
+        disk = Disk(self.scheduler, self.random(f"disk {me}"), speed)
+        self.hosts[me] = Host(me, config, self.around, recorder, disk, clock)
+        self.medium.attach(me, self.hosts[me])
+
+    def random(self, purpose: str) -> Random:
+        """A generator of its own for each purpose, so that one does not disturb another."""
+        return Random(f"{self.seed}/{purpose}")
+
+    # Time
+
+    @property
+    def now_us(self) -> int:
+        return self.scheduler.now_us
+
+    def run_until(self, until_us: int) -> None:
+        self.scheduler.run_until(until_us)
+
+    def run_for(self, duration_us: int) -> None:
+        self.scheduler.run_until(self.scheduler.now_us + duration_us)
+
+    # What has happened
+
+    @property
+    def packet_events(self) -> int:
+        """Datagram receptions processed by all processors."""
+        return sum(host.packet_events for host in self.hosts.values())
+
+    @property
+    def counters(self) -> Counter[str]:
+        """What became of datagrams: sent, delivered, lost, cut, duplicated, reordered, delayed, overflowed…"""
+        counters = self.medium.counters.copy()
+        counters["delivered"] = self.packet_events
+        counters["torn_writes"] = sum(host.disk.torn_writes for host in self.hosts.values())
+        return counters
+
+    # Processors
+
+    def start(self, processors: Iterable[ProcessorId] | None = None, spread_us: int = 1_000) -> None:
+        """First start of all, or of some, each at an instant of its own within `spread_us`."""
+        random = self.random("start")
+        for me in sorted(self.hosts if processors is None else processors):
+            self.scheduler.at(self.now_us + random.randint(0, spread_us), self._start, me)
+
+    def _start(self, me: ProcessorId) -> None:
+        if not self.hosts[me].alive:
+            self.hosts[me].start()
+
+    def crash(self, me: ProcessorId, fate: Fate | None = None) -> None:
+        if self.hosts[me].alive:
+            self._fault("crash", self._name(me), me)
+            self.hosts[me].crash(fate)
+
+    def restart(self, me: ProcessorId) -> None:
+        if not self.hosts[me].alive:
+            self._fault("restart", self._name(me), me)
+            self.hosts[me].start()
+
+    def pause(self, me: ProcessorId) -> None:
+        self._fault("pause", self._name(me), me)
+        self.hosts[me].pause()
+
+    def resume(self, me: ProcessorId) -> None:
+        self._fault("resume", self._name(me), me)
+        self.hosts[me].resume()
+
+    def slow(self, me: ProcessorId, factor: float) -> None:
+        """Everything takes `factor` times as long; 1 is normal again."""
+        self._fault("slow", f"{self._name(me)} {factor:g}", me)
+        self.hosts[me].slow = factor
+
+    def submit(self, me: ProcessorId, payload: bytes, service: Service = Service.AGREED) -> bool:
+        """False when the processor is down, frozen or pushing back."""
+        return self.hosts[me].submit(payload, service)
+
+    def leave(self, me: ProcessorId) -> None:
+        self._fault("leave", self._name(me), me)
+        self.hosts[me].leave()
+
+    # The network
+
+    def partition(self, components: Components, network: int | None = None) -> None:
+        """Part these components; processors not named form one more component together."""
+        parts = [sorted(members) for members in components]
+        self._fault("partition", " ".join(f"({self._list(members)})" for members in parts))
+        self.medium.partition(parts, network)
+
+    def heal(self, network: int | None = None) -> None:
+        """End all partitions and cuts."""
+        self._fault("heal")
+        self.medium.heal(network)
+
+    def cut(self, source: ProcessorId, target: ProcessorId, network: int | None = None) -> None:
+        self._fault("cut", self._list((source, target)))
+        self.medium.cut(source, target, network)
+
+    def mend(self, source: ProcessorId, target: ProcessorId, network: int | None = None) -> None:
+        self._fault("mend", self._list((source, target)))
+        self.medium.mend(source, target, network)
+
+    def set_condition(
+        self,
+        condition: Condition,
+        source: ProcessorId | None = None,
+        target: ProcessorId | None = None,
+        network: int | None = None,
+    ) -> None:
+        shown = [f"{name}={_shown(getattr(condition, name))}" for name in _changed(condition)]
+        ends = [self._name(end) if end else "all" for end in (source, target)]
+        self._fault("condition", " ".join([*shown, f"from {ends[0]} to {ends[1]}"]))
+        self.medium.set_condition(condition, source, target, network)
+
+    def drop_next(self, rule: DropRule) -> None:
+        source = "all" if rule.source is None else self._name(rule.source)
+        to = "" if rule.to is None else f" to {self._name(rule.to)}"
+        self._fault("drop-next", f"{rule.kind} from {source}{to} count={rule.count}")
+        self.medium.drop_next(rule)
+
+    def _report(self, source: ProcessorId, rule: DropRule) -> None:
+        to = "" if rule.to is None else f" to {self._name(rule.to)}"
+        detail = f"dropped {rule.kind} from {self._name(source)}{to}"
+        self._recorder.record(self.now_us, "fault", detail=detail)
+
+    def _fault(self, name: str, detail: str = "", node: ProcessorId = 0) -> None:
+        self.faults[name] += 1
+        recorder = self.hosts[node].recorder if node else self._recorder
+        recorder.record(self.now_us, "fault", detail=f"{name} {detail}".rstrip())
+
+    def _name(self, me: ProcessorId) -> str:
+        return self.names.get(me) or str(me)
+
+    def _list(self, members: Iterable[ProcessorId]) -> str:
+        return " ".join(self._name(member) for member in members)
+
+
+def _config_of(
+    config: RingConfig | Mapping[ProcessorId, RingConfig] | None, me: ProcessorId
+) -> RingConfig:
+    if config is None:
+        return RingConfig()
+    return config if isinstance(config, RingConfig) else config[me]
+
+
+def _changed(condition: Condition) -> list[str]:
+    plain = Condition()
+    return [name for name in Condition.__slots__ if getattr(condition, name) != getattr(plain, name)]
+
+
+def _shown(value: object) -> str:
+    return f"{value[0]}..{value[1]}" if isinstance(value, tuple) else f"{value:g}"

@@ -1,0 +1,122 @@
+"""What a processor knows and believes while it gathers a membership (000 §4.2, figures 4.5 to 4.8).
+
+The prose under "Updating the Membership on Reception of a Join Message" is the rule where it and figure 4.6
+differ. The sets only grow until a ring is installed; that is what makes the algorithm terminate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum, auto
+
+from totempole.types import ProcessorId
+from totempole.wire.packets import Join
+
+Consensus = tuple[frozenset[ProcessorId], frozenset[ProcessorId]]
+"""The my_proc_set and my_fail_set that a consensus was about."""
+
+
+class Absorbed(Enum):
+    """What a Join meant to its receiver."""
+
+    IGNORED = auto()
+    AGREES = auto()
+    CHANGED = auto()
+
+
+class Gathering:
+    """my_proc_set, my_fail_set, the consensus on them, and the Joins that tell."""
+
+    def __init__(self, me: ProcessorId, memb: Iterable[ProcessorId], members_max: int) -> None:
+        self._me = me
+        self._memb = frozenset(memb)
+        self._members_max = members_max
+        self.proc_set = set(self._memb)
+        self.fail_set: set[ProcessorId] = set()
+        self.joins: dict[ProcessorId, Join] = {}
+        """my_last: the latest Join of each other processor."""
+        self.fruitless: Consensus | None = None
+        """The consensus that was reached before and led to no ring."""
+
+    @property
+    def sets(self) -> Consensus:
+        return frozenset(self.proc_set), frozenset(self.fail_set)
+
+    @property
+    def candidates(self) -> tuple[ProcessorId, ...]:
+        """The membership of the proposed ring, in token order: its representative is the smallest."""
+        return tuple(sorted(self.proc_set - self.fail_set))
+
+    def add(self, processor: ProcessorId) -> bool:
+        """Considers another processor; false if it is considered already or the ring would be too large."""
+        if processor in self.proc_set or len(self.proc_set) >= self._members_max:
+            return False
+        self.proc_set.add(processor)
+        return True
+
+    def fail(self, processor: ProcessorId) -> bool:
+        """Regards a processor as failed; false if it was so already."""
+        if processor in self.fail_set or processor == self._me:
+            return False
+        self.proc_set.add(processor)
+        self.fail_set.add(processor)
+        return True
+
+    def absorb(self, join: Join) -> Absorbed:
+        if join.sender in self.fail_set:
+            return Absorbed.IGNORED
+        self.joins[join.sender] = join
+        if self._matches(join):
+            return Absorbed.AGREES
+        before = self.sets
+        if self._me in join.fail_set:
+            # No membership can hold both of us.
+            self.fail(join.sender)
+        elif len(self.proc_set | join.proc_set) <= self._members_max:
+            self.proc_set |= join.proc_set
+            self.fail_set |= self._believable_failures(join)
+        return Absorbed.IGNORED if self.sets == before else Absorbed.CHANGED
+
+    def _believable_failures(self, join: Join) -> frozenset[ProcessorId]:
+        """An outsider may not break up the receiver's old ring."""
+        return join.fail_set if join.sender in self._memb else join.fail_set - self._memb
+
+    def _matches(self, join: Join) -> bool:
+        return join.proc_set == self.proc_set and join.fail_set == self.fail_set
+
+    def _agrees(self, processor: ProcessorId) -> bool:
+        join = self.joins.get(processor)
+        return processor == self._me or (join is not None and self._matches(join))
+
+    @property
+    def consensus(self) -> bool:
+        return all(self._agrees(processor) for processor in self.candidates)
+
+    def fail_the_silent(self) -> None:
+        """Consensus timeout: those who did not come to agree are regarded as failed."""
+        silent = [processor for processor in self.candidates if not self._agrees(processor)]
+        for processor in silent:
+            self.fail(processor)
+
+    def fail_the_weakest(self, my_rotation_count: int) -> ProcessorId:
+        """The same consensus twice: the first on the token's path that forwarded it the fewest times goes.
+
+        If that is this processor, it goes on alone.
+        """
+        weakest = min(
+            self.candidates, key=lambda processor: (self._rotations(processor, my_rotation_count), processor)
+        )
+        if weakest == self._me:
+            for processor in self.candidates:
+                self.fail(processor)
+        else:
+            self.fail(weakest)
+        return weakest
+
+    def _rotations(self, processor: ProcessorId, my_rotation_count: int) -> int:
+        return my_rotation_count if processor == self._me else self.joins[processor].rotation_count
+
+    def highest_ring_seq(self) -> int:
+        """Of those in any Join of a candidate: the largest ring sequence number heard of."""
+        heard = (self.joins[q] for q in self.candidates if q in self.joins)
+        return max((max(join.ring_seq, join.future_ring_seq) for join in heard), default=0)

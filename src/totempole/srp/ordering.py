@@ -1,0 +1,254 @@
+"""The total ordering algorithm: what a processor does with the token (000 §4.1, figure 4.1).
+
+Deviations:
+- failure to receive is determined before anything is sent on the visit, not after: the token is about to be
+  discarded, so nothing should be numbered by it;
+- the retransmission timer is stopped only by a message with a higher sequence number than the forwarded
+  token's, which alone proves that somebody held the token since;
+- the accelerated ring (docs/accelerated.md): up to `accelerated_window` packets follow the token instead of
+  preceding it, and packets are asked for only up to the seq that this processor last sent.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple
+
+from totempole.effects import PushBack, Ready, SafeUpTo, Transmit
+from totempole.srp.config import RingConfig
+from totempole.srp.output import Output
+from totempole.srp.recovery import Recovery
+from totempole.srp.ring import Held, Holes, Ring
+from totempole.srp.timestamps import TimestampClock
+from totempole.types import NO_PROCESSOR, MessageId, ProcessorId, RingKind, Service
+from totempole.wire.packets import RegularMessage, RegularToken
+
+
+class Submission(NamedTuple):
+    number: int
+    service: Service
+    payload: bytes
+    groups: tuple[int, ...]
+
+
+class Ordering:
+    """The send queue, and the token visits that empty it."""
+
+    def __init__(
+        self,
+        me: ProcessorId,
+        incarnation: int,
+        config: RingConfig,
+        clock: TimestampClock,
+        output: Output,
+        holes: Holes,
+    ) -> None:
+        self.me = me
+        self.clock = clock
+        self.queue: deque[Submission] = deque()
+        self.last_originated = 0
+        """The seq of this processor's latest message on the installed ring."""
+        self._incarnation = incarnation
+        self._config = config
+        self._output = output
+        self._holes = holes
+        self._number = 0
+        self._pushed_back = False
+        self._accelerated = config.ring_kind is RingKind.ACCELERATED
+
+    # The send queue
+
+    def submit(self, payload: bytes, service: Service, groups: tuple[int, ...]) -> bool:
+        if len(self.queue) >= self._config.send_queue_max:
+            self._pushed_back = True
+            self._output.add(PushBack())
+            return False
+        self._number += 1
+        self.queue.append(Submission(self._number, service, payload, groups))
+        if self._output.traces("submit"):
+            message = str(MessageId(self.me, self._incarnation, self._number))
+            self._output.trace(
+                "submit", message=message, origin=self.me, service=service.name.lower(), bytes=len(payload)
+            )
+        return True
+
+    def _invite_submissions(self) -> None:
+        if self._pushed_back and len(self.queue) <= self._config.send_queue_ready:
+            self._pushed_back = False
+            self._output.add(Ready())
+
+    # The token
+
+    def visit(self, ring: Ring, token: RegularToken, recovery: Recovery | None) -> Transmit:
+        """Retransmits, broadcasts, updates the token and passes it on. In Recover, `recovery` sends."""
+        output = self._output
+        self.clock.witness(token.timestamp)
+        allowance = ring.flow.allowance(token)
+        answers, passed_on = ring.answer(token.rtr, allowance.packets)
+        sent_bytes = 0
+        for held, ranges in answers:
+            sent_bytes += output.retransmit(held, ranges)
+            if ranges:
+                output.branch("hole in a burst repaired")
+
+        room = allowance.new_packets - len(answers)
+        if recovery is None:
+            new = self._originate(ring, token.seq, room, allowance.bytes - sent_bytes)
+        else:
+            new = self._rebroadcast(ring, token.seq, room, allowance.bytes - sent_bytes, recovery)
+        sent_bytes += sum(len(held.data) for held in new)
+        first_late = len(new) - self._late_packets(len(new), recovery)
+        for held in new[:first_late]:
+            output.multicast(held.message, held.data)
+
+        seq = token.seq + len(new)
+        aru, aru_id = ring.updated_aru(token.aru, token.aru_id, seq, self.me)
+        classic = not self._accelerated or recovery is not None
+        rtr = ring.request_missing(
+            passed_on, token.seq if classic else ring.last_sent_seq, self._holes, self._config.requests_max
+        )
+        self._note_idleness(ring, token, quiet=not new and not rtr and aru == seq)
+        retrans_round, bytes_round = ring.flow.account(token, seq, len(answers), sent_bytes)
+        retrans_flg = token.retrans_flg
+        if recovery is not None:
+            retrans_flg = recovery.update_flag(retrans_flg)
+            recovery.note_visit(retrans_flg, seq, aru, ring.my_aru)
+        ring.my_token_seq = token.token_seq + 1
+        ring.token_first = False
+        passed = output.send(
+            ring.successor,
+            token._replace(
+                sender=self.me,
+                incarnation=self._incarnation,
+                token_seq=token.token_seq + 1,
+                seq=seq,
+                aru=aru,
+                aru_id=aru_id,
+                timestamp=self.clock.now,
+                retrans_flg=retrans_flg,
+                retrans_round=retrans_round,
+                bytes_round=bytes_round,
+                rtr=rtr,
+            ),
+        )
+        for held in new[first_late:]:
+            output.multicast(held.message, held.data)
+        if output.traces("token"):
+            detail = f"aru={aru} rtr={len(rtr)}"
+            output.trace("token", ring=str(ring.ring_id), seq=seq, count=token.token_seq, detail=detail)
+        if ring.forwarded(seq, aru):
+            output.add(SafeUpTo(ring.ring_id, ring.safe_up_to))
+        self._invite_submissions()
+        return passed
+
+    def _late_packets(self, new_packets: int, recovery: Recovery | None) -> int:
+        """How many of this visit's packets follow the token."""
+        if recovery is not None or not self._accelerated:
+            return 0
+        return min(new_packets, self._config.accelerated_window)
+
+    @staticmethod
+    def _note_idleness(ring: Ring, token: RegularToken, quiet: bool) -> None:
+        ring.idle_rounds = ring.idle_rounds + 1 if quiet and token.seq == ring.last_sent_seq else 0
+
+    def _originate(self, ring: Ring, seq: int, packets: int, bytes_left: int) -> list[Held]:
+        """Takes submissions off the queue and gives them their places on the ring."""
+        chosen: list[Submission] = []
+        while self.queue and len(chosen) < packets and bytes_left > 0:
+            submission = self.queue.popleft()
+            bytes_left -= len(submission.payload)
+            chosen.append(submission)
+        first_late = len(chosen) - self._late_packets(len(chosen), None)
+        new = []
+        for place, submission in enumerate(chosen):
+            message = self._regular_message(
+                ring, seq + 1 + place, submission, after_token=place >= first_late
+            )
+            self._trace_origination(message)
+            new.append(self._keep(ring, message))
+        if new:
+            self.last_originated = seq + len(new)
+        return new
+
+    def _regular_message(
+        self, ring: Ring, seq: int, submission: Submission, after_token: bool
+    ) -> RegularMessage:
+        return RegularMessage(
+            sender=self.me,
+            incarnation=self._incarnation,
+            ring_id=ring.ring_id,
+            seq=seq,
+            number=submission.number,
+            service=submission.service,
+            timestamp=self.clock.next(),
+            src_sender=self.me,
+            src_ring_id=ring.ring_id,
+            groups=submission.groups,
+            after_token=after_token,
+            recovered=False,
+            contents=submission.payload,
+        )
+
+    def _rebroadcast(
+        self, ring: Ring, seq: int, packets: int, bytes_left: int, recovery: Recovery
+    ) -> list[Held]:
+        """000 §4.3: old-ring messages, encapsulated as messages of the new ring."""
+        new: list[Held] = []
+        while recovery.queue and len(new) < packets and bytes_left > 0:
+            old = recovery.queue.pop(next(iter(recovery.queue)))
+            bytes_left -= len(old.data)
+            submission = Submission(0, Service.AGREED, old.data, ())
+            message = self._regular_message(ring, seq + 1 + len(new), submission, after_token=False)
+            new.append(self._keep(ring, message._replace(recovered=True)))
+        return new
+
+    def _keep(self, ring: Ring, message: RegularMessage) -> Held:
+        held = Held(message, self._output.encode(message))
+        ring.insert(held)
+        return held
+
+    def _trace_origination(self, message: RegularMessage) -> None:
+        if self._output.traces("originate"):
+            self._output.trace(
+                "originate",
+                message=str(message.message_id),
+                origin=message.src_sender,
+                service=message.service.name.lower(),
+                ring=str(message.ring_id),
+                seq=message.seq,
+                timestamp=message.timestamp,
+                bytes=len(message.contents),
+            )
+
+    # Messages
+
+    def accept(self, ring: Ring, held: Held) -> bool:
+        """Figure 4.2: takes in a message of the ring; false if it is here already."""
+        message = held.message
+        self.clock.witness(message.timestamp)
+        if not ring.insert(held):
+            return False
+        if self._output.traces("receive") and not message.recovered:
+            self._output.trace(
+                "receive",
+                message=str(message.message_id),
+                origin=message.src_sender,
+                ring=str(message.ring_id),
+                seq=message.seq,
+            )
+        if message.after_token and message.sender == ring.predecessor and message.seq > ring.last_sent_seq:
+            ring.token_first = self._accelerated
+        return True
+
+    def deliver(self, ring: Ring) -> None:
+        """Delivers what meets its criteria, and frees what no one will ask for again."""
+        for message in ring.take_deliverable():
+            self._output.deliver(message)
+        ring.release()
+
+    def is_blamed(self, ring: Ring, token: RegularToken) -> ProcessorId:
+        """Figure 4.4: whom this visit finds to have failed to receive, if anyone."""
+        aru, aru_id = ring.updated_aru(token.aru, token.aru_id, token.seq, self.me)
+        rounds = ring.note_failure_to_receive(aru, aru_id)
+        blamed = rounds > self._config.fail_to_receive_rounds and aru_id != self.me
+        return aru_id if blamed else NO_PROCESSOR

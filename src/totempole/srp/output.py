@@ -1,0 +1,148 @@
+"""Where a processor's effects are collected, and packets become datagrams on their way out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from totempole.effects import (
+    CancelTimer,
+    Channel,
+    Deliver,
+    Effect,
+    InstallConfiguration,
+    Persist,
+    SetTimer,
+    Trace,
+    Transmit,
+)
+from totempole.segment import Cutter
+from totempole.srp.ring import Held
+from totempole.srp.states import Timer
+from totempole.types import (
+    NO_RING,
+    ByteRange,
+    Configuration,
+    ConfigurationKind,
+    OrderKey,
+    ProcessorId,
+    RingId,
+)
+from totempole.wire import Codec
+from totempole.wire.packets import CommitToken, Packet, RegularMessage, RegularToken
+
+
+class Output:
+    """Effects of the input being handled, in order; `now_us` is that input's time."""
+
+    def __init__(self, codec: Codec, cutter: Cutter, trace_kinds: frozenset[str]) -> None:
+        self.now_us = 0
+        self.configuration = NO_RING
+        """The configuration last installed."""
+        self._codec = codec
+        self._cutter = cutter
+        self._trace_kinds = trace_kinds
+        self._effects: list[Effect] = []
+        self._armed: set[Timer] = set()
+        self._ticket = 0
+        self.last_multicast_us = 0
+
+    def take(self) -> list[Effect]:
+        effects = self._effects
+        self._effects = []
+        return effects
+
+    def add(self, effect: Effect) -> None:
+        self._effects.append(effect)
+
+    # Packets
+
+    def encode(self, packet: Packet) -> bytes:
+        return self._codec.encode(packet)
+
+    def multicast(self, packet: Packet, data: bytes) -> None:
+        self.last_multicast_us = self.now_us
+        datagrams = self._cutter.cut_packet(packet, data)
+        self._effects.append(Transmit(None, Channel.DATA, datagrams, packet))
+
+    def retransmit(self, held: Held, ranges: tuple[ByteRange, ...]) -> int:
+        """Sends the original bytes again, whole or in part; gives the number of bytes."""
+        datagrams = self._cutter.cut_ranges(held.message, held.data, ranges)
+        self._effects.append(Transmit(None, Channel.DATA, datagrams, held.message))
+        sent = sum(map(len, datagrams))
+        if self.traces("retransmit"):
+            message = held.message
+            self.trace("retransmit", ring=str(message.ring_id), seq=message.seq, bytes=sent)
+        return sent
+
+    def send(self, to: ProcessorId, packet: Packet) -> Transmit:
+        datagrams = self._cutter.cut_packet(packet, self._codec.encode(packet))
+        token = isinstance(packet, RegularToken | CommitToken)
+        transmit = Transmit(to, Channel.TOKEN if token else Channel.DATA, datagrams, packet)
+        self._effects.append(transmit)
+        return transmit
+
+    # Timers and stable storage
+
+    def set_timer(self, timer: Timer, after_us: int) -> None:
+        self._armed.add(timer)
+        self._effects.append(SetTimer(timer, self.now_us + after_us))
+
+    def cancel_timer(self, timer: Timer) -> None:
+        if timer in self._armed:
+            self._armed.discard(timer)
+            self._effects.append(CancelTimer(timer))
+
+    def expired(self, timer: Timer) -> None:
+        self._armed.discard(timer)
+
+    def persist(self, values: Mapping[str, int]) -> int:
+        self._ticket += 1
+        self._effects.append(Persist(self._ticket, values))
+        return self._ticket
+
+    # The application
+
+    def deliver(self, message: RegularMessage) -> None:
+        self._effects.append(
+            Deliver(
+                message.message_id,
+                message.src_sender,
+                message.contents,
+                message.service,
+                OrderKey(message.ring_id, message.seq, NO_RING),
+                message.timestamp,
+                self.configuration,
+            )
+        )
+
+    def install(
+        self,
+        kind: ConfigurationKind,
+        id_: RingId,
+        members: tuple[ProcessorId, ...],
+        ring_id: RingId,
+        seq: int,
+    ) -> None:
+        regular = kind is ConfigurationKind.REGULAR
+        key = OrderKey(ring_id, seq, self.configuration if regular else id_)
+        configuration = Configuration(kind, id_, tuple(sorted(members)), ring_id, seq, self.configuration)
+        self.configuration = id_
+        self._effects.append(InstallConfiguration(configuration, key))
+
+    # The trace
+
+    def traces(self, kind: str) -> bool:
+        return kind in self._trace_kinds
+
+    def trace(self, kind: str, **columns: Any) -> None:
+        self._effects.append(Trace(kind, columns))
+
+    def branch(self, name: str) -> None:
+        """Notes that a rare branch was taken, so that a search can tell what it has reached."""
+        if "branch" in self._trace_kinds:
+            self._effects.append(Trace("branch", {"detail": name}))
+
+    def drop(self, reason: str) -> None:
+        if "drop" in self._trace_kinds:
+            self._effects.append(Trace("drop", {"detail": reason}))

@@ -1,0 +1,183 @@
+"""One ring as one of its members sees it: the state of the total ordering algorithm (000 §4.1).
+
+A processor that changes rings has two of these at once: the installed one, whose messages it still owes to
+the application, and the one being formed. They never share a buffer, so recovery cannot mix them up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from totempole.srp.config import RingConfig
+from totempole.srp.flow import FlowControl
+from totempole.types import NO_PROCESSOR, ByteRange, ProcessorId, RingId, Service
+from totempole.wire.packets import RegularMessage, RetransmissionRequest
+
+Holes = Callable[[RingId, int], tuple[ByteRange, ...]]
+"""Which byte ranges of a packet are missing, when part of it is here; nothing when all of it is missing."""
+
+
+class Held(NamedTuple):
+    """A message and its bytes as its originator encoded them, which is what a retransmission sends."""
+
+    message: RegularMessage
+    data: bytes
+
+
+class Ring:
+    """Messages, low-water marks and token bookkeeping of one ring."""
+
+    __slots__ = (
+        "aru_count",
+        "delivered",
+        "flow",
+        "idle_rounds",
+        "last_aru_seen",
+        "last_sent_seq",
+        "members",
+        "messages",
+        "my_aru",
+        "my_token_seq",
+        "predecessor",
+        "released",
+        "ring_id",
+        "safe_up_to",
+        "successor",
+        "token_first",
+    )
+
+    def __init__(
+        self, ring_id: RingId, members: tuple[ProcessorId, ...], me: ProcessorId, config: RingConfig
+    ) -> None:
+        """`members` in the order in which the token travels, the representative first."""
+        place = members.index(me)
+        self.ring_id = ring_id
+        self.members = members
+        self.successor = members[(place + 1) % len(members)]
+        self.predecessor = members[place - 1]
+        self.messages: dict[int, Held] = {}
+        self.my_aru = 0
+        self.delivered = 0
+        """my_high_delivered: the sequence number in the most recently delivered message."""
+        self.released = 0
+        self.safe_up_to = 0
+        self.my_token_seq = 0
+        self.last_aru_seen = 0
+        """The aru when this processor last forwarded the token."""
+        self.last_sent_seq = 0
+        """The seq when this processor last forwarded the token."""
+        self.aru_count = 0
+        self.idle_rounds = 0
+        self.token_first = False
+        self.flow = FlowControl(config, len(members))
+
+    @property
+    def leader(self) -> ProcessorId:
+        return self.members[0]
+
+    def has(self, seq: int) -> bool:
+        return seq <= self.my_aru or seq in self.messages
+
+    def insert(self, held: Held) -> bool:
+        """Takes a message into the store; false if it was there already."""
+        seq = held.message.seq
+        messages = self.messages
+        if seq <= self.my_aru or seq in messages:
+            return False
+        messages[seq] = held
+        aru = self.my_aru
+        while aru + 1 in messages:
+            aru += 1
+        self.my_aru = aru
+        return True
+
+    def take_deliverable(self) -> Iterator[RegularMessage]:
+        """Agreed messages in order without a gap, safe ones once they are safe. Each is given out once."""
+        while (held := self.messages.get(self.delivered + 1)) is not None:
+            message = held.message
+            if message.service is Service.SAFE and message.seq > self.safe_up_to:
+                return
+            self.delivered = message.seq
+            if not message.recovered:
+                yield message
+
+    def updated_aru(
+        self, aru: int, aru_id: ProcessorId, seq: int, me: ProcessorId
+    ) -> tuple[int, ProcessorId]:
+        """Figure 4.1: the token's aru and aru_id after this processor has looked at them."""
+        if self.my_aru < aru or aru_id in (me, NO_PROCESSOR):
+            aru = self.my_aru
+            aru_id = NO_PROCESSOR if aru == seq else me
+        return aru, aru_id
+
+    def note_failure_to_receive(self, aru: int, aru_id: ProcessorId) -> int:
+        """Figure 4.4: counts the visits at which the aru stood still below seq."""
+        if aru == self.last_aru_seen and aru_id != NO_PROCESSOR:
+            self.aru_count += 1
+        else:
+            self.aru_count = 0
+        return self.aru_count
+
+    def forwarded(self, seq: int, aru: int) -> bool:
+        """Remembers what the token said when it left; true if more messages became safe by it.
+
+        Safe is what two successive rotations agree on: the lesser of the last two arus that were sent.
+        """
+        safe = min(aru, self.last_aru_seen)
+        self.last_aru_seen = aru
+        self.last_sent_seq = seq
+        if safe <= self.safe_up_to:
+            return False
+        self.safe_up_to = safe
+        return True
+
+    def release(self) -> None:
+        """Frees what every member has received and this one has delivered."""
+        stop = min(self.safe_up_to, self.delivered)
+        for seq in range(self.released + 1, stop + 1):
+            del self.messages[seq]
+        self.released = max(self.released, stop)
+
+    def answer(
+        self, rtr: tuple[RetransmissionRequest, ...], packets: int
+    ) -> tuple[list[tuple[Held, tuple[ByteRange, ...]]], list[RetransmissionRequest]]:
+        """The requests that this processor can meet now, and those that it passes on."""
+        answers: list[tuple[Held, tuple[ByteRange, ...]]] = []
+        passed_on: list[RetransmissionRequest] = []
+        for request in rtr:
+            held = self.messages.get(request.seq)
+            if held is not None and len(answers) < packets:
+                answers.append((held, request.ranges))
+            elif request.seq > self.released:
+                passed_on.append(request)
+        return answers, passed_on
+
+    def request_missing(
+        self, rtr: list[RetransmissionRequest], up_to: int, holes: Holes, requests_max: int
+    ) -> tuple[RetransmissionRequest, ...]:
+        """Adds what is missing here, up to `up_to`, to what others have asked for."""
+        if self.my_aru >= up_to:
+            return tuple(rtr)
+        asked = {request.seq: request for request in rtr}
+        for seq in range(self.my_aru + 1, up_to + 1):
+            if seq in self.messages:
+                continue
+            if seq in asked:
+                asked[seq] = RetransmissionRequest(seq, _union(asked[seq].ranges, holes(self.ring_id, seq)))
+            elif len(asked) < requests_max:
+                asked[seq] = RetransmissionRequest(seq, holes(self.ring_id, seq))
+        return tuple(asked[seq] for seq in sorted(asked))
+
+
+def _union(a: tuple[ByteRange, ...], b: tuple[ByteRange, ...]) -> tuple[ByteRange, ...]:
+    """Ranges that cover both; no ranges means the whole packet."""
+    if not a or not b:
+        return ()
+    merged: list[ByteRange] = []
+    for start, stop in sorted(a + b):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(stop, merged[-1][1]))
+        else:
+            merged.append((start, stop))
+    return tuple(merged)

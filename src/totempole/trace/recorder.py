@@ -1,0 +1,142 @@
+"""Turns a node's effects into trace rows (the Trace chapter of docs/architecture.md).
+
+One recorder serves one node for a whole run, so that `step` never repeats, restarts included. The level is
+tested before a row is built: most effects are timers and transmissions, which cost one dictionary lookup.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from typing import Any
+
+from totempole.effects import Deliver, Effect, InstallConfiguration, SafeUpTo, Trace
+from totempole.trace.schema import LEVELS, PROTOCOL_KINDS, Row
+from totempole.types import MessageId, RingId, Service
+
+_SERVICE_NAMES = {service: service.name.lower() for service in Service}
+
+_ring_text = lru_cache(maxsize=4096)(RingId.__str__)
+
+_PLAIN: dict[type, Callable[[Any], Any]] = {
+    RingId: _ring_text,
+    MessageId: str,
+    Service: _SERVICE_NAMES.__getitem__,
+}
+
+
+def _plain(columns: Mapping[str, Any]) -> dict[str, Any]:
+    """Writes the papers' types as the schema's plain ones, so that a protocol need not before it is asked."""
+    return {
+        name: _PLAIN[type(value)](value) if type(value) in _PLAIN else value
+        for name, value in columns.items()
+    }
+
+
+class Recorder:
+    """Hands each row that the level asks for to `sink`, in the order of the node's own events."""
+
+    __slots__ = ("_configuration", "_incarnation", "_kinds", "_sink", "node", "run", "step")
+
+    def __init__(self, run: str, node: int, level: str, sink: Callable[[Row], None]) -> None:
+        self.run = run
+        self.node = node
+        self.step = 0
+        self._kinds = LEVELS[level]
+        self._sink = sink
+        self._incarnation = 0
+        self._configuration = ""
+
+    @property
+    def incarnation(self) -> int:
+        return self._incarnation
+
+    @incarnation.setter
+    def incarnation(self, value: int) -> None:
+        """A new life is in no configuration until it installs its first."""
+        self._incarnation = value
+        self._configuration = ""
+
+    def wants(self, kind: str) -> bool:
+        return kind in self._kinds
+
+    def record(self, at_us: int, kind: str, *, layer: str = "sim", **columns: Any) -> None:
+        """Writes a row of any kind. A kind that the schema does not know is a mistake in the caller."""
+        if kind not in self._kinds:
+            assert kind in PROTOCOL_KINDS, f"the trace schema has no rows of kind {kind!r}"
+            return
+        values = _plain(columns)
+        values.setdefault("configuration", self._configuration)
+        self.step += 1
+        self._sink(Row(self.run, self.node, self._incarnation, self.step, at_us, layer, kind, **values))
+
+    def effects(self, at_us: int, effects: Iterable[Effect]) -> None:
+        """Writes the rows of the effects that are traced, and ignores all else."""
+        find = _HANDLERS.get
+        for effect in effects:
+            handler = find(type(effect))
+            if handler is not None:
+                handler(self, at_us, effect)
+
+    def _deliver(self, at_us: int, effect: Deliver) -> None:
+        ring_id, seq, _ = effect.key
+        self.step += 1
+        # By position: keywords double the cost of the row that a run has most of.
+        self._sink(
+            Row(
+                self.run,
+                self.node,
+                self._incarnation,
+                self.step,
+                at_us,
+                "srp",
+                "deliver",
+                str(effect.message),
+                effect.origin,
+                "",
+                _SERVICE_NAMES[effect.service],
+                _ring_text(ring_id),
+                seq,
+                effect.timestamp,
+                "",
+                0,
+                _ring_text(effect.configuration),
+                "",
+                (),
+                "",
+                1,
+                len(effect.payload),
+            )
+        )
+
+    def _install(self, at_us: int, effect: InstallConfiguration) -> None:
+        installed = effect.configuration
+        self._configuration = str(installed.id)
+        self.record(
+            at_us,
+            "configuration",
+            layer="srp",
+            configuration_kind=installed.kind.value,
+            members=tuple(installed.members),
+            ring=installed.ring_id,
+            seq=installed.seq,
+            detail=str(installed.previous),
+        )
+
+    def _safe(self, at_us: int, effect: SafeUpTo) -> None:
+        if "safe" in self._kinds:
+            self.record(at_us, "safe", layer="srp", ring=effect.ring_id, seq=effect.seq)
+
+    def _trace(self, at_us: int, effect: Trace) -> None:
+        if effect.kind in self._kinds:
+            self.record(at_us, effect.kind, **{"layer": "srp", **effect.columns})
+        else:
+            assert effect.kind in PROTOCOL_KINDS, f"the trace schema has no rows of kind {effect.kind!r}"
+
+
+_HANDLERS: dict[type, Callable[[Recorder, int, Any], None]] = {
+    Deliver: Recorder._deliver,
+    InstallConfiguration: Recorder._install,
+    SafeUpTo: Recorder._safe,
+    Trace: Recorder._trace,
+}
