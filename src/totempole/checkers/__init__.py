@@ -1,7 +1,7 @@
 """Was it right? Each property of 000 ch. 3 and §4.5 as a named check over a trace.
 
-`check(rows)` indexes the rows once and returns a `Report` with one verdict for each of `PROPERTIES`: it holds,
-it is violated (by whom, over which messages, at which steps), or a prefix of a run cannot tell yet.
+`check(rows)` indexes the rows once and returns a `Report` with one verdict for each of `PROPERTIES`: it
+holds, it is violated (by whom, over which messages, at which steps), or a prefix cannot tell yet.
 """
 
 from totempole.checkers.properties import PROPERTIES, Property, check

@@ -103,7 +103,8 @@ def _check_prefix(everything: dict[int, Row], stay: Stay, found: Findings) -> No
 def _out_of_order(history: History, last: int, row: Row, found: Findings) -> None:
     later = history.slots[row.ring].get(last, row)
     found.violated(
-        f"Node {row.node} delivered {row.message} at {row.seq} of {row.ring} after {later.message} at {last}.",
+        f"Node {row.node} delivered {row.message} at {row.seq} of {row.ring} after "
+        f"{later.message} at {last}.",
         row,
         later,
         nodes=[row.node],
@@ -118,4 +119,5 @@ def _skipped(history: History, seqs: list[int], row: Row, found: Findings) -> No
             f"{missed[0].message} at {seqs[0]}.",
             row,
             *missed,
+            nodes=[row.node],
         )

@@ -124,4 +124,5 @@ def _report(history: History, seq: int, source: Row, row: Row, found: Findings) 
         row,
         before,
         source,
+        nodes=[row.node],
     )

@@ -122,10 +122,12 @@ class History:
     def _index(self, rows: list[Row]) -> None:
         life: Life | None = None
         for row in rows:
-            node = row.node
-            if life is None or life.node != node or life.incarnation != row.incarnation:
-                life = self._life(row)
             kind = row.kind
+            if kind == "fault":  # done to the node, not by it: it may not even have started
+                self.by_node.setdefault(row.node, [])
+                continue
+            if life is None or life.node != row.node or life.incarnation != row.incarnation:
+                life = self._life(row)
             if kind == "deliver":
                 self.deliveries.append(row)
                 if life.stays:

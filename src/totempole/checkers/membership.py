@@ -9,7 +9,7 @@ from totempole.trace.schema import Row
 
 
 def unique_configurations(history: History, terms: Terms, found: Findings) -> None:
-    """Theorem 4.1. An identifier is never used again, not even after a crash: it comes from stable storage."""
+    """Theorem 4.1. An identifier is never used again, not even after a crash: it is kept on disk."""
     names: dict[str, Row] = {}
     for lives in history.by_node.values():
         mine: dict[str, Row] = {}
@@ -89,7 +89,7 @@ def _check_member(history: History, terms: Terms, stay: Stay, member: int, found
         terms.complete,
         f"Node {stay.change.node} is still in configuration {stay.name}, while its member {member} {where}.",
         stay.change,
-        nodes=[member],
+        nodes=[stay.change.node, member],
     )
 
 

@@ -71,7 +71,7 @@ def _check_unknown(history: History, terms: Terms, row: Row, found: Findings) ->
     if row.origin not in history.by_node:
         found.undecided(f"Node {row.origin}, the originator of {row.message}, left no trace.")
         return
-    told = terms.complete or (terms.same_clock and history.last_at[row.origin] >= row.at_us)
+    told = terms.complete or (terms.same_clock and history.last_at.get(row.origin, -1) >= row.at_us)
     found.overdue(
         told, f"Node {row.node} delivered {row.message}, which node {row.origin} never originated.", row
     )
@@ -192,6 +192,7 @@ def _check_transition(
                 f"delivered {row.message} of its member {source.node}.",
                 source,
                 following.change,
+                nodes=[life.node],
             )
 
 

@@ -65,14 +65,14 @@ def _check_receipts(
         if member not in history.by_node:
             found.undecided(f"Node {member} of configuration {stay.name} left no trace.")
             continue
-        told = terms.complete or receipt is not None or history.last_at[member] >= row.at_us
+        told = terms.complete or receipt is not None or history.last_at.get(member, -1) >= row.at_us
         found.overdue(
             told,
             f"Node {row.node} delivered {row.message} as safe in {stay.name} when its member {member} had "
             "not received it.",
             row,
             *([receipt] if receipt is not None else []),
-            nodes=[member],
+            nodes=[row.node, member],
         )
 
 
@@ -91,7 +91,7 @@ def _check_fate(
         text += f"installed {next_stay.name} without having delivered it."
         found.violated(text, row, next_stay.change)
     else:
-        found.overdue(terms.complete, text + "never delivered it.", row, nodes=[member])
+        found.overdue(terms.complete, text + "never delivered it.", row, nodes=[row.node, member])
 
 
 def _life_on_ring(history: History, ring: str, member: ProcessorId) -> tuple[Life | None, int]:

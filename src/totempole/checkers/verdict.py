@@ -90,11 +90,11 @@ class Findings:
         self._reasons: list[str] = []
 
     def violated(self, text: str, *rows: Row, nodes: Iterable[ProcessorId] = ()) -> None:
-        """Notes a violation. Its nodes are those of the rows that show it, and `nodes` besides."""
+        """Notes a violation. Its nodes are `nodes`, or else those of the rows that show it."""
         self._count += 1
         if self._count > LISTED_MAX:
             return
-        everyone = sorted({*nodes, *(row.node for row in rows)})
+        everyone = sorted(set(nodes) or {row.node for row in rows})
         messages = dict.fromkeys(row.message for row in rows if row.message)
         steps = dict.fromkeys((row.node, row.step) for row in rows)
         self._violations.append(Violation(self.name, tuple(everyone), tuple(messages), tuple(steps), text))

@@ -153,6 +153,8 @@ class Reassembler:
         if partial is None:
             partial = self._open(name, total)
         elif len(partial.buffer) != total:
+            # One of the two is damaged or forged, and nobody can tell which: the true one will come again.
+            self._drop(name)
             raise CodecError("segment conflict")
         if not partial.add(offset, piece):
             return None

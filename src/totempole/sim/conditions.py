@@ -11,7 +11,7 @@ Range = tuple[int, int]
 
 
 class Checked:
-    """Checks every field by its name and type: probabilities lie in 0..1, ranges ascend, counts are not negative."""
+    """Checks every field by its type: probabilities lie in 0..1, ranges ascend, no number is negative."""
 
     __slots__ = ()
 
@@ -96,4 +96,4 @@ class Buffers(Checked):
 class DiskSpeed(Checked):
     latency_us: Range = (200, 2_000)
     torn: Probability = 0.5
-    """The chance that a write under way at a crash is left torn on the disk, where it did not survive whole."""
+    """The chance that a write under way at a crash, which did not survive whole, is left torn."""

@@ -1,7 +1,7 @@
 """A disk: an append-only log of records with length and checksum, written slowly and cut off by crashes.
 
-A write is durable exactly when its completion is reported, never before. One that was under way at a crash may
-have survived whole, may be gone, or may be torn: its first bytes are on the disk, its checksum does not
+A write is durable exactly when its completion is reported, never before. One that was under way at a crash
+may have survived whole, may be gone, or may be torn: its first bytes are on the disk, its checksum does not
 fit, and the restart falls back to the record before it (000 §4.2 needs the ring sequence number to survive).
 """
 
@@ -79,7 +79,7 @@ class Disk:
         done(*args)
 
     def crash(self, fate: Fate | None = None) -> None:
-        """Power off. Writes under way survive as a prefix, the next one torn or gone; `fate` takes chance away."""
+        """Power off: a prefix of the writes under way survives, the next may be torn; or as `fate` says."""
         pending = [record for _, record in self._under_way]
         for ticket, _ in self._under_way:
             self._scheduler.cancel(ticket)
@@ -101,7 +101,7 @@ class Disk:
         self.log += record[: self._random.randint(1, len(record) - 1)]
 
     def recover(self) -> dict[str, int]:
-        """What a restart finds: the good records. A torn tail is cut off, so that new records follow good ones."""
+        """What a restart finds: the good records. A torn tail is cut off, or it would hide what follows."""
         values, end = read_log(bytes(self.log))
         del self.log[end:]
         return values

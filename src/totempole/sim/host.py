@@ -117,7 +117,7 @@ class Host:
         self.configurations: list[Configuration] = []
         self.recordings: list[Recording] = []
         self.listener: Callable[[Host, Effect], None] | None = None
-        """Told of every Deliver and InstallConfiguration. It must not submit; it may schedule a submission."""
+        """Told of each Deliver and InstallConfiguration. It must not submit, but may schedule that."""
         self.ready_listeners: list[Callable[[], None]] = []
         self._around = around
         self._scheduler = around.scheduler
@@ -285,7 +285,7 @@ class Host:
             self._wake_later()
 
     def _take_next(self) -> None:
-        """Completed writes first, then what has arrived, then timers; a due timer waits for DRAIN_MAX reads."""
+        """Completed writes, then what has arrived, then timers; a timer waits for DRAIN_MAX reads at most."""
         if self._tasks:
             method, arguments = self._tasks.popleft()
             self._feed(method, *arguments)
@@ -333,9 +333,7 @@ class Host:
         self._apply(now_us, effects, self._costs.event_ns)
         return effects
 
-    def _record(
-        self, method: str, local_us: int, arguments: tuple[Any, ...], effects: list[Effect]
-    ) -> None:
+    def _record(self, method: str, local_us: int, arguments: tuple[Any, ...], effects: list[Effect]) -> None:
         recording = self.recordings[-1]
         recording.inputs.append((method, local_us, arguments))
         recording.effects.append(list(effects))
@@ -413,5 +411,3 @@ def _brief(argument: object) -> str:
         return f"{len(argument)} datagrams"
     text = repr(argument)
     return text if len(text) <= 60 else text[:57] + "..."
-
-

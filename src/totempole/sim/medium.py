@@ -76,7 +76,16 @@ SHARED = 0
 class Medium:
     """Every method that takes `network` means all networks when it is None."""
 
-    __slots__ = ("_networks", "_random", "_report", "_rules", "_scheduler", "_stations", "condition", "counters")
+    __slots__ = (
+        "_networks",
+        "_random",
+        "_report",
+        "_rules",
+        "_scheduler",
+        "_stations",
+        "condition",
+        "counters",
+    )
 
     def __init__(
         self,

@@ -87,6 +87,8 @@ def _parse_value(text: str, kind: str) -> Any:
     if kind == "Range":
         low, separator, high = text.partition("..")
         return _parse_span(low), _parse_span(high if separator else low)
+    if text == "same" and kind.endswith("None"):
+        return None
     if kind == "int":
         return parse_number(text, whole=True)
     return parse_number(text)
@@ -116,6 +118,8 @@ def fields_text(value: Any, base: Any) -> str:
 def value_text(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if value is None:
+        return "same"
     if isinstance(value, tuple):
         return f"{value[0]}..{value[1]}"
     if isinstance(value, float) and value.is_integer():

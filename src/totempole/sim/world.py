@@ -1,4 +1,4 @@
-"""A whole simulated cluster from one seed: scheduler, medium, hosts, trace; and the hand that breaks things."""
+"""A whole simulated cluster from one seed: scheduler, medium, hosts, trace; and the hand that breaks them."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class World:
 
     @property
     def counters(self) -> Counter[str]:
-        """What became of datagrams: sent, delivered, lost, cut, duplicated, reordered, delayed, overflowed…"""
+        """The fates of datagrams: sent, delivered, lost, cut, duplicated, reordered, delayed, overflowed…"""
         counters = self.medium.counters.copy()
         counters["delivered"] = self.packet_events
         counters["torn_writes"] = sum(host.disk.torn_writes for host in self.hosts.values())
@@ -211,9 +211,7 @@ class World:
         return " ".join(self._name(member) for member in members)
 
 
-def _config_of(
-    config: RingConfig | Mapping[ProcessorId, RingConfig] | None, me: ProcessorId
-) -> RingConfig:
+def _config_of(config: RingConfig | Mapping[ProcessorId, RingConfig] | None, me: ProcessorId) -> RingConfig:
     if config is None:
         return RingConfig()
     return config if isinstance(config, RingConfig) else config[me]

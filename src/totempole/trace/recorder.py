@@ -25,12 +25,17 @@ _PLAIN: dict[type, Callable[[Any], Any]] = {
 }
 
 
+_TYPED_COLUMNS = ("message", "service", "ring", "source_ring", "configuration")
+
+
 def _plain(columns: Mapping[str, Any]) -> dict[str, Any]:
     """Writes the papers' types as the schema's plain ones, so that a protocol need not before it is asked."""
-    return {
-        name: _PLAIN[type(value)](value) if type(value) in _PLAIN else value
-        for name, value in columns.items()
-    }
+    values = dict(columns)
+    for name in _TYPED_COLUMNS:
+        value = values.get(name, "")
+        if type(value) is not str:
+            values[name] = _PLAIN[type(value)](value)
+    return values
 
 
 class Recorder:
@@ -65,10 +70,7 @@ class Recorder:
         if kind not in self._kinds:
             assert kind in PROTOCOL_KINDS, f"the trace schema has no rows of kind {kind!r}"
             return
-        values = _plain(columns)
-        values.setdefault("configuration", self._configuration)
-        self.step += 1
-        self._sink(Row(self.run, self.node, self._incarnation, self.step, at_us, layer, kind, **values))
+        self._write(at_us, layer, kind, _plain(columns))
 
     def effects(self, at_us: int, effects: Iterable[Effect]) -> None:
         """Writes the rows of the effects that are traced, and ignores all else."""
@@ -77,6 +79,12 @@ class Recorder:
             handler = find(type(effect))
             if handler is not None:
                 handler(self, at_us, effect)
+
+    def _write(self, at_us: int, layer: str, kind: str, values: dict[str, Any]) -> None:
+        if "configuration" not in values:
+            values["configuration"] = self._configuration
+        self.step += 1
+        self._sink(Row(self.run, self.node, self._incarnation, self.step, at_us, layer, kind, **values))
 
     def _deliver(self, at_us: int, effect: Deliver) -> None:
         ring_id, seq, _ = effect.key
@@ -129,7 +137,8 @@ class Recorder:
 
     def _trace(self, at_us: int, effect: Trace) -> None:
         if effect.kind in self._kinds:
-            self.record(at_us, effect.kind, **{"layer": "srp", **effect.columns})
+            values = _plain(effect.columns)
+            self._write(at_us, values.pop("layer", "srp"), effect.kind, values)
         else:
             assert effect.kind in PROTOCOL_KINDS, f"the trace schema has no rows of kind {effect.kind!r}"
 

@@ -90,15 +90,14 @@ class Codec:
     remembers its last answer; packets are immutable and may be shared.
     """
 
-    __slots__ = ("_cluster_id", "_last_data", "_last_packet", "_ring_kind")
+    __slots__ = ("_cluster_id", "_last", "_ring_kind")
 
     def __init__(self, cluster_id: int, ring_kind: RingKind) -> None:
         if not 0 <= cluster_id < 2**64:
             raise ConfigurationError(f"cluster_id = {cluster_id}: give a number from 0 to 2**64 - 1")
         self._cluster_id = cluster_id
         self._ring_kind = int(ring_kind)
-        self._last_data: bytes | None = None
-        self._last_packet: Packet | None = None
+        self._last: tuple[bytes, Packet] | None = None
 
     def encode(self, packet: Packet) -> bytes:
         """The packet's bytes. What `decode` would refuse is not built, but raises ConfigurationError."""
@@ -122,10 +121,10 @@ class Codec:
         # No copy of bytes; of a view a copy, which its owner cannot change under the memo.
         data = bytes(data)
         # Bytes that are the same object compare equal at once, others mostly differ in length or number.
-        if data == self._last_data and self._last_packet is not None:
-            return self._last_packet
+        if self._last is not None and self._last[0] == data:
+            return self._last[1]
         packet = self._read(data)
-        self._last_data, self._last_packet = data, packet
+        self._last = data, packet
         return packet
 
     def _read(self, data: bytes) -> Packet:

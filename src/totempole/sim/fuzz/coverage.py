@@ -1,0 +1,120 @@
+"""What a run reached: faults that fired, state transitions, rare branches. A search that misses one says so."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from totempole.sim.script_runner import Outcome
+from totempole.trace.schema import Row
+
+FAULTS = (
+    "partition",
+    "heal",
+    "crash",
+    "restart",
+    "leave",
+    "pause",
+    "slow",
+    "cut",
+    "condition",
+    "drop-next",
+)
+
+FATES = (
+    "lost",
+    "duplicated",
+    "reordered",
+    "delayed",
+    "corrupted",
+    "cut",
+    "filtered",
+    "overflowed",
+    "torn_writes",
+)
+"""What befell single datagrams and writes."""
+
+STATES = ("starting", "operational", "gather", "commit", "recover")
+
+TRANSITIONS = (
+    "starting>gather start",
+    "operational>gather token loss",
+    "operational>gather foreign message",
+    "operational>gather join",
+    "operational>gather failure to receive",
+    "operational>gather leave",
+    "gather>gather join",
+    "gather>gather foreign message",
+    "gather>gather consensus timeout",
+    "gather>gather token loss",
+    "gather>gather same membership twice",
+    "gather>gather leave",
+    "gather>commit consensus",
+    "commit>gather token loss",
+    "commit>gather join",
+    "commit>recover commit token",
+    "recover>gather token loss",
+    "recover>gather join",
+    "recover>gather failure to receive",
+    "recover>operational ring installed",
+    "operational>left left",
+)
+
+BRANCHES = (
+    "recovery failed",
+    "recovery failed after a promise",
+    "promise given",
+    "promise carried into a smaller configuration",
+    "failure to receive",
+    "redundant token",
+    "redundant commit token",
+    "token retransmitted",
+    "commit token lost before it came",
+    "commit token lost on its first rotation",
+    "commit token lost on its second rotation",
+    "new ring given up by a member",
+    "same membership twice",
+    "consensus timeout",
+    "hole in a burst repaired",
+    "idle rings meet",
+    "graceful leave",
+)
+
+EXPECTED = (
+    *(f"fault: {name}" for name in FAULTS),
+    *(f"fate: {name}" for name in FATES),
+    *(f"crash in: {name}" for name in STATES),
+    *(f"transition: {name}" for name in TRANSITIONS),
+    *(f"branch: {name}" for name in BRANCHES),
+)
+"""What a large search must have reached at least once."""
+
+
+def coverage_of(outcome: Outcome) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for name, count in outcome.world.faults.items():
+        found[f"fault: {name}"] += count
+    for name in FATES:
+        found[f"fate: {name}"] += outcome.world.counters[name]
+    found.update(_from_rows(outcome.rows))
+    return +found
+
+
+def _from_rows(rows: Iterable[Row]) -> Counter[str]:
+    found: Counter[str] = Counter()
+    state_of: dict[int, str] = {}
+    for row in rows:
+        if row.kind == "state":
+            found[f"transition: {row.detail}"] += 1
+            state_of[row.node] = row.detail.split()[0].split(">")[1]
+        elif row.kind == "branch":
+            found[f"branch: {row.detail}"] += 1
+        elif row.kind == "restart":
+            state_of[row.node] = "starting"
+        elif row.kind == "crash":
+            found[f"crash in: {state_of[row.node]}"] += 1
+    return found
+
+
+def missing(found: Counter[str]) -> list[str]:
+    return [name for name in EXPECTED if not found[name]]

@@ -1,0 +1,116 @@
+"""Reduces a failing scenario to a small one that fails in the same way.
+
+Steps go first, in ever smaller pieces (delta debugging), then processors that nothing mentions any more, then
+settings, then noise and drift. The steps of the final calm stay: without them nothing would have to settle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from totempole.sim.conditions import Buffers, DiskSpeed
+from totempole.sim.contract import EndpointFactory
+from totempole.sim.fuzz.trial import try_scenario
+from totempole.sim.script import Expectation, Scenario, Send, Step, Traffic
+from totempole.sim.script_runner import last_fault_us
+
+TRIALS_MAX = 2_000
+
+
+class Shrinker:
+    """Keeps the smallest scenario seen that still violates one of the same properties."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        violated: tuple[str, ...],
+        endpoint: EndpointFactory | None = None,
+        progress: Callable[[int, int], None] = lambda _trials, _steps: None,
+    ) -> None:
+        self.best = scenario
+        self.trials = 0
+        self._violated = set(violated)
+        self._endpoint = endpoint
+        self._progress = progress
+
+    def shrink(self) -> Scenario:
+        before = None
+        while before != self.best and self.trials < TRIALS_MAX:
+            before = self.best
+            self._drop_steps()
+            self._thin_traffic()
+            self._drop_processors()
+            for simpler in _simpler_settings(self.best):
+                self._try(simpler)
+        return self.best
+
+    def _try(self, candidate: Scenario) -> bool:
+        if self.trials >= TRIALS_MAX or candidate == self.best:
+            return False
+        self.trials += 1
+        verdict, _ = try_scenario(candidate, self._endpoint)
+        fails_alike = bool(self._violated & set(verdict.violated))
+        if fails_alike:
+            self.best = candidate
+        self._progress(self.trials, len(self.best.steps))
+        return fails_alike
+
+    def _drop_steps(self) -> None:
+        calm_us = last_fault_us(self.best)
+        piece = max(1, len(self.best.steps) // 2)
+        while piece >= 1:
+            start = 0
+            while start < len(self.best.steps):
+                steps = self.best.steps
+                kept = tuple(step for step in steps[start : start + piece] if not _removable(step, calm_us))
+                shorter = steps[:start] + kept + steps[start + piece :]
+                if not self._try(replace(self.best, steps=shorter)):
+                    start += piece
+            piece //= 2
+
+    def _thin_traffic(self) -> None:
+        for index, step in enumerate(self.best.steps):
+            for lighter in _lighter(step):
+                steps = list(self.best.steps)
+                steps[index] = lighter
+                self._try(replace(self.best, steps=tuple(steps)))
+
+    def _drop_processors(self) -> None:
+        for name, processor in self.best.processors:
+            others = tuple(item for item in self.best.processors if item[1] != processor)
+            steps = tuple(step for step in self.best.steps if not _mentions(step, processor))
+            if others:
+                candidate = replace(self.best, processors=others, steps=steps)
+                self._try(candidate)
+
+
+def _removable(step: Step, calm_us: int) -> bool:
+    if isinstance(step.action, Expectation):
+        return False
+    return isinstance(step.action, Send | Traffic) or step.at_us < calm_us
+
+
+def _mentions(step: Step, processor: int) -> bool:
+    """Whether an action names the processor. One that names several (a partition) keeps its other parts."""
+    action = step.action
+    return any(getattr(action, field, None) == processor for field in ("processor", "source", "target", "to"))
+
+
+def _lighter(step: Step) -> Iterator[Step]:
+    action = step.action
+    if isinstance(action, Send) and action.count > 1:
+        yield replace(step, action=replace(action, count=action.count // 2))
+    if isinstance(action, Send) and action.size > 10:
+        yield replace(step, action=replace(action, size=10))
+    if isinstance(action, Traffic):
+        yield replace(step, action=Send(action.processor, 1, 10))
+
+
+def _simpler_settings(scenario: Scenario) -> Iterator[Scenario]:
+    for setting in scenario.settings:
+        if setting.field != "ring_kind":
+            yield replace(scenario, settings=tuple(item for item in scenario.settings if item != setting))
+    yield replace(scenario, drift_ppm=0)
+    yield replace(scenario, buffers=Buffers())
+    yield replace(scenario, disk=DiskSpeed())

@@ -1,0 +1,49 @@
+"""Runs one scenario and judges it: the unit of every search, on one machine or on many."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from totempole.sim.contract import EndpointFactory, SimulationError
+from totempole.sim.fuzz.coverage import coverage_of
+from totempole.sim.script import Scenario
+from totempole.sim.script_runner import Outcome, run
+
+CRASHED = "no-exception"
+"""The name under which an exception in the protocol counts as a violated property."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a run showed. Small enough to send from process to process by the thousand."""
+
+    name: str
+    violated: tuple[str, ...] = ()
+    """Names of the properties that do not hold."""
+    text: str = ""
+    packet_events: int = 0
+    deliveries: int = 0
+    coverage: Counter[str] = field(default_factory=Counter)
+
+
+def try_scenario(
+    scenario: Scenario, endpoint: EndpointFactory | None = None
+) -> tuple[Verdict, Outcome | None]:
+    """Runs the real stack. The outcome is missing when the protocol itself failed."""
+    try:
+        outcome = run(scenario, level="protocol", endpoint=endpoint)
+    except SimulationError as error:
+        return Verdict(scenario.name, (CRASHED,), str(error)), None
+    violated = tuple(
+        sorted({name for report in outcome.reports for name in (v.property for v in report.violated)})
+    )
+    verdict = Verdict(
+        name=scenario.name,
+        violated=violated or (("expectation",) if outcome.failures else ()),
+        text="\n".join(outcome.failures),
+        packet_events=outcome.world.packet_events,
+        deliveries=sum(host.delivered for host in outcome.world.hosts.values()),
+        coverage=coverage_of(outcome),
+    )
+    return verdict, outcome

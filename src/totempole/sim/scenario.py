@@ -1,0 +1,34 @@
+"""Scenarios, whole: read one (`parse`), play it (`run`), tell what happened (`render_story`).
+
+The language, one command a line:
+
+    processors p=101 q=102 r=103        # or plain numbers
+    seed 7
+    set token_loss_us 100000            # any RingConfig field; `for p q` for some only
+    absent r                            # not started until `restart r`
+    drift 100                           # clocks are off by up to 100 ppm
+    condition loss=0.05 delay=100..300  # lan, costs, buffers and disk are set the same way
+    at 1.5s partition (p q) (r)
+    at 2s heal
+    at 2s crash p                       # restart, pause, resume, leave
+    at 2s slow p 10
+    at 2s cut p q                       # one way; mend p q
+    at 2s loss 0.2                      # or condition … [from p] [to q]
+    at 2s send p 20 size=1000 safe
+    at 2s load p rate=100 size=1000 safe=0.5 until=5s shape=poisson
+    at 2s drop-next token from p to q count=1
+    at 3s expect members p (p q r)
+    end 10s
+    expect configurations q: {p q r} [q r] {q r}
+    expect delivered q 20
+    expect checkers hold
+"""
+
+from __future__ import annotations
+
+from totempole.sim.script import Scenario, Step
+from totempole.sim.script_parser import parse
+from totempole.sim.script_runner import Outcome, build, perform, run
+from totempole.sim.story import render_story
+
+__all__ = ["Outcome", "Scenario", "Step", "build", "parse", "perform", "render_story", "run"]

@@ -1,0 +1,301 @@
+"""A scenario as data: who takes part, what happens when, and what is expected. `to_text` writes its file.
+
+One frozen dataclass for each kind of action; the fuzzer makes them, the shrinker takes them away, the parser
+(script_parser) and `to_text` turn them from and into lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from totempole.sim.conditions import Buffers, Condition, Costs, DiskSpeed, Lan
+from totempole.sim.load import MESSAGE_BYTES
+from totempole.sim.settings_text import fields_text, time_text, value_text
+from totempole.types import ProcessorId, RingKind, Service
+
+Namer = Callable[[ProcessorId], str]
+
+PROCESSOR_VERBS = ("crash", "restart", "pause", "resume", "leave")
+LINK_VERBS = ("cut", "mend")
+SHAPES = ("poisson", "steady", "saturate", "driver")
+
+
+@dataclass(frozen=True, slots=True)
+class OnProcessor:
+    """`crash p`, `restart p`, `pause p`, `resume p`, `leave p`"""
+
+    verb: str
+    processor: ProcessorId
+
+    def text(self, name: Namer) -> str:
+        return f"{self.verb} {name(self.processor)}"
+
+
+@dataclass(frozen=True, slots=True)
+class OnLink:
+    """`cut p q`, `mend p q`: one way"""
+
+    verb: str
+    source: ProcessorId
+    target: ProcessorId
+
+    def text(self, name: Namer) -> str:
+        return f"{self.verb} {name(self.source)} {name(self.target)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """`partition (p q) (r s t)`: processors not named form one more component together"""
+
+    components: tuple[tuple[ProcessorId, ...], ...]
+
+    def text(self, name: Namer) -> str:
+        return " ".join(["partition", *(f"({_names(part, name)})" for part in self.components)])
+
+
+@dataclass(frozen=True, slots=True)
+class Heal:
+    """`heal`: partitions and cuts end"""
+
+    def text(self, name: Namer) -> str:
+        return "heal"
+
+
+@dataclass(frozen=True, slots=True)
+class Slow:
+    """`slow p 10`: everything takes p ten times as long"""
+
+    processor: ProcessorId
+    factor: float
+
+    def text(self, name: Namer) -> str:
+        return f"slow {name(self.processor)} {value_text(self.factor)}"
+
+
+@dataclass(frozen=True, slots=True)
+class SetCondition:
+    """`condition loss=0.1 … [from p] [to q]`, `loss 0.1`: fields not named stay as they are on the LAN"""
+
+    condition: Condition
+    source: ProcessorId | None = None
+    target: ProcessorId | None = None
+
+    def text(self, name: Namer, before: Condition | None = None) -> str:
+        words = ["condition"]
+        changes = fields_text(self.condition, before or Condition())
+        if changes:
+            words.append(changes)
+        if self.source is not None:
+            words.append(f"from {name(self.source)}")
+        if self.target is not None:
+            words.append(f"to {name(self.target)}")
+        return " ".join(words)
+
+    @property
+    def general(self) -> bool:
+        return self.source is None and self.target is None
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """`send p 20 [size=1000] [safe|agreed]`"""
+
+    processor: ProcessorId
+    count: int
+    size: int = MESSAGE_BYTES
+    service: Service = Service.AGREED
+
+    def text(self, name: Namer) -> str:
+        return f"send {name(self.processor)} {self.count} size={self.size} {self.service.name.lower()}"
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """`load p rate=100 size=1000 safe=0.5 until=5s [shape=poisson|steady|saturate|driver]`"""
+
+    processor: ProcessorId
+    rate_per_s: float = 100.0
+    size: int = MESSAGE_BYTES
+    safe: float = 0.0
+    until_us: int | None = None
+    shape: str = "poisson"
+
+    def text(self, name: Namer) -> str:
+        words = [f"load {name(self.processor)} rate={value_text(self.rate_per_s)} size={self.size}"]
+        words.append(f"safe={value_text(self.safe)}")
+        if self.until_us is not None:
+            words.append(f"until={time_text(self.until_us)}")
+        return " ".join([*words, f"shape={self.shape}"])
+
+
+@dataclass(frozen=True, slots=True)
+class DropNext:
+    """`drop-next token|commit-token|join|message|… [from p] [to q] [count=1]`"""
+
+    kind: str
+    source: ProcessorId | None = None
+    to: ProcessorId | None = None
+    count: int = 1
+
+    def text(self, name: Namer) -> str:
+        words = [f"drop-next {self.kind}"]
+        if self.source is not None:
+            words.append(f"from {name(self.source)}")
+        if self.to is not None:
+            words.append(f"to {name(self.to)}")
+        return " ".join([*words, f"count={self.count}"])
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectMembers:
+    """`expect members p (p q r)`: p's regular configuration at that time"""
+
+    processor: ProcessorId
+    members: tuple[ProcessorId, ...]
+
+    def text(self, name: Namer) -> str:
+        return f"expect members {name(self.processor)} ({_names(self.members, name)})"
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectConfigurations:
+    """`expect configurations q: {p q r} [q r] {q r s}`: the last installed; {} regular, [] transitional"""
+
+    processor: ProcessorId
+    sequence: tuple[tuple[bool, tuple[ProcessorId, ...]], ...]
+    """(regular, members) of each."""
+
+    def text(self, name: Namer) -> str:
+        parts = [configuration_text(regular, members, name) for regular, members in self.sequence]
+        return f"expect configurations {name(self.processor)}: {' '.join(parts)}"
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectDelivered:
+    """`expect delivered q 20`: messages that q has delivered since the run began"""
+
+    processor: ProcessorId
+    count: int
+
+    def text(self, name: Namer) -> str:
+        return f"expect delivered {name(self.processor)} {self.count}"
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectCheckers:
+    """`expect checkers hold`: no property is violated by the trace so far"""
+
+    def text(self, name: Namer) -> str:
+        return "expect checkers hold"
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectSettled:
+    """`expect settled 2500ms`: every property holds of the run as a whole, and all who are up have come
+    together, and delivered all, within so long of the last fault"""
+
+    within_us: int
+
+    def text(self, name: Namer) -> str:
+        return f"expect settled {time_text(self.within_us)}"
+
+
+Fault = OnProcessor | OnLink | Partition | Heal | Slow | SetCondition | DropNext
+Expectation = ExpectMembers | ExpectConfigurations | ExpectDelivered | ExpectCheckers | ExpectSettled
+Action = Fault | Send | Traffic | Expectation
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    at_us: int
+    action: Action
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """`set token_loss_us 100000 [for p q]`: a field of RingConfig"""
+
+    field: str
+    value: int | RingKind
+    processors: tuple[ProcessorId, ...] = ()
+
+    def text(self, name: Namer) -> str:
+        value = self.value.name.lower() if isinstance(self.value, RingKind) else str(self.value)
+        tail = f" for {_names(self.processors, name)}" if self.processors else ""
+        return f"set {self.field} {value}{tail}"
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """`steps` are in time order; expectations without a time stand at the end."""
+
+    name: str
+    processors: tuple[tuple[str, ProcessorId], ...]
+    end_us: int
+    seed: int = 1
+    settings: tuple[Setting, ...] = ()
+    absent: tuple[ProcessorId, ...] = ()
+    """Not started at first; `restart` starts them."""
+    drift_ppm: int = 0
+    """No clock is off by more."""
+    condition: Condition = field(default_factory=Condition)
+    lan: Lan = field(default_factory=Lan)
+    costs: Costs = field(default_factory=Costs)
+    buffers: Buffers = field(default_factory=Buffers)
+    disk: DiskSpeed = field(default_factory=DiskSpeed)
+    steps: tuple[Step, ...] = ()
+
+    @property
+    def names(self) -> dict[ProcessorId, str]:
+        return {processor: name for name, processor in self.processors}
+
+    def to_text(self) -> str:
+        """The file that parses to this scenario."""
+        name = self.names.__getitem__
+        return "\n".join([*self._header(name), "", *self._steps(name), f"end {time_text(self.end_us)}", ""])
+
+    def _header(self, name: Namer) -> list[str]:
+        people = [who if who == str(number) else f"{who}={number}" for who, number in self.processors]
+        lines = [f"processors {' '.join(people)}", f"seed {self.seed}"]
+        lines += [setting.text(name) for setting in self.settings]
+        if self.absent:
+            lines.append(f"absent {_names(self.absent, name)}")
+        if self.drift_ppm:
+            lines.append(f"drift {self.drift_ppm}")
+        for word, value in self._tunables():
+            changes = fields_text(value, type(value)())
+            if changes:
+                lines.append(f"{word} {changes}")
+        return lines
+
+    def _tunables(self) -> tuple[tuple[str, Condition | Lan | Costs | Buffers | DiskSpeed], ...]:
+        return (
+            ("condition", self.condition),
+            ("lan", self.lan),
+            ("costs", self.costs),
+            ("buffers", self.buffers),
+            ("disk", self.disk),
+        )
+
+    def _steps(self, name: Namer) -> list[str]:
+        lines = []
+        current = self.condition
+        for step in self.steps:
+            action = step.action
+            if isinstance(action, SetCondition):
+                text = action.text(name, current)
+                current = action.condition if action.general else current
+            else:
+                text = action.text(name)
+            lines.append(f"at {time_text(step.at_us)} {text}")
+        return lines
+
+
+def configuration_text(regular: bool, members: Iterable[ProcessorId], name: Namer) -> str:
+    opening, closing = "{}" if regular else "[]"
+    return f"{opening}{_names(members, name)}{closing}"
+
+
+def _names(members: Iterable[ProcessorId], name: Namer) -> str:
+    return " ".join(name(member) for member in members)

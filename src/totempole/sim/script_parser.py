@@ -1,0 +1,414 @@
+"""Reads scenario files: one command a line, `#` begins a comment, times in us, ms or s.
+
+Every mistake is a ScenarioError that names the file, the line, its text, and what is allowed there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, NoReturn
+
+from totempole.errors import ConfigurationError, ScenarioError
+from totempole.sim.conditions import Buffers, Condition, Costs, DiskSpeed, Lan
+from totempole.sim.packet_filter import PACKET_KINDS
+from totempole.sim.script import (
+    LINK_VERBS,
+    PROCESSOR_VERBS,
+    SHAPES,
+    Action,
+    DropNext,
+    ExpectCheckers,
+    ExpectConfigurations,
+    ExpectDelivered,
+    ExpectMembers,
+    ExpectSettled,
+    Heal,
+    OnLink,
+    OnProcessor,
+    Partition,
+    Scenario,
+    Send,
+    SetCondition,
+    Setting,
+    Slow,
+    Step,
+    Traffic,
+)
+from totempole.sim.settings_text import BadValue, parse_fields, parse_number, parse_time, split_pair
+from totempole.srp.config import RingConfig
+from totempole.types import PROCESSOR_MAX, ProcessorId, RingKind, Service
+
+MEMBERS = re.compile(r"\(([^()]*)\)")
+CONFIGURATIONS = re.compile(r"\{([^{}]*)\}|\[([^\[\]]*)\]")
+
+TUNABLES: dict[str, type] = {
+    "condition": Condition,
+    "lan": Lan,
+    "costs": Costs,
+    "buffers": Buffers,
+    "disk": DiskSpeed,
+}
+
+
+def parse(text: str, name: str = "scenario") -> Scenario:
+    """The scenario in `text`; `name` is what errors call the file."""
+    parser = _Parser(name)
+    for number, line in enumerate(text.splitlines(), 1):
+        words = line.partition("#")[0].strip()
+        if words:
+            parser.read(number, words)
+    return parser.scenario()
+
+
+def fail(file: str, number: int, line: str, problem: str) -> NoReturn:
+    raise ScenarioError(f"{file}, line {number}: {line!r}: {problem}")
+
+
+@dataclass(slots=True)
+class _Parser:
+    file: str
+    processors: dict[str, ProcessorId] = field(default_factory=dict)
+    seed: int = 1
+    settings: list[Setting] = field(default_factory=list)
+    absent: tuple[ProcessorId, ...] = ()
+    drift_ppm: int = 0
+    tunables: dict[str, Any] = field(
+        default_factory=lambda: {word: kind() for word, kind in TUNABLES.items()}
+    )
+    steps: list[Step] = field(default_factory=list)
+    last_words: list[Action] = field(default_factory=list)
+    """Expectations without a time: they hold at the end."""
+    current: Condition | None = None
+    end_us: int | None = None
+    last_line: tuple[int, str] = (0, "")
+
+    def read(self, number: int, line: str) -> None:
+        self.last_line = (number, line)
+        try:
+            self._command(line)
+        except BadValue as problem:
+            fail(self.file, number, line, str(problem))
+
+    def scenario(self) -> Scenario:
+        if not self.processors:
+            self._fail_at_end("no processors: give a line like `processors p=1 q=2` before all others")
+        if self.end_us is None:
+            self._fail_at_end("no end: finish with a line like `end 10s`")
+        steps = [*self.steps, *(Step(self.end_us, action) for action in self.last_words)]
+        self._check_settings()
+        return Scenario(
+            name=self.file,
+            processors=tuple(self.processors.items()),
+            end_us=self.end_us,
+            seed=self.seed,
+            settings=tuple(self.settings),
+            absent=self.absent,
+            drift_ppm=self.drift_ppm,
+            steps=tuple(steps),
+            **self.tunables,
+        )
+
+    def _check_settings(self) -> None:
+        try:
+            for processor in self.processors.values():
+                ring_config(self.settings, processor)
+        except ConfigurationError as problem:
+            self._fail_at_end(str(problem))
+
+    def _fail_at_end(self, problem: str) -> NoReturn:
+        fail(self.file, *self.last_line, problem)
+
+    # Lines
+
+    def _command(self, line: str) -> None:
+        word, _, rest = line.partition(" ")
+        rest = rest.strip()
+        if self.end_us is not None and word != "expect":
+            raise BadValue("nothing but expectations may follow `end`")
+        if word == "at":
+            self._timed(rest)
+        elif word == "expect":
+            self.last_words.append(self._expectation(rest))
+        elif word in _HEADERS:
+            self._header(word, rest)
+        elif word in _ACTIONS:
+            raise BadValue(f"{word} needs a time: write `at 1.5s {line}`")
+        else:
+            raise BadValue(f"unknown command {word!r}: give one of {', '.join([*_HEADERS, 'at', 'expect'])}")
+
+    def _header(self, word: str, rest: str) -> None:
+        if word not in ("processors", "end") and self.steps:
+            raise BadValue(f"{word} belongs before the first `at`")
+        if word in TUNABLES:
+            self.tunables[word] = parse_fields(TUNABLES[word], rest.split(), self.tunables[word])
+        else:
+            _HEADERS[word](self, rest)
+
+    def _processors(self, rest: str) -> None:
+        if self.processors:
+            raise BadValue("the processors were given before")
+        for word in rest.split():
+            name, _, number = word.rpartition("=")
+            me = parse_number(number, least=1, whole=True)
+            if me > PROCESSOR_MAX:
+                raise BadValue(f"{number} is above the greatest processor, {PROCESSOR_MAX}")
+            name = name or number
+            if name in self.processors or me in self.processors.values():
+                raise BadValue(f"{word} is there twice")
+            self.processors[name] = me
+        if not self.processors:
+            raise BadValue("name at least one processor")
+
+    def _seed(self, rest: str) -> None:
+        self.seed = parse_number(rest, whole=True)
+
+    def _drift(self, rest: str) -> None:
+        self.drift_ppm = parse_number(rest, whole=True)
+
+    def _absent(self, rest: str) -> None:
+        self.absent = self._members(rest)
+
+    def _set(self, rest: str) -> None:
+        words, _, names = rest.partition(" for ")
+        parts = words.split()
+        if len(parts) != 2:
+            raise BadValue("write `set FIELD VALUE` or `set FIELD VALUE for p q`")
+        name, text = parts
+        allowed = [item.name for item in fields(RingConfig)]
+        if name not in allowed:
+            raise BadValue(f"unknown setting {name!r}: give one of {', '.join(allowed)}")
+        value = _ring_kind(text) if name == "ring_kind" else parse_number(text, whole=True)
+        self.settings.append(Setting(name, value, self._members(names) if names else ()))
+
+    def _end(self, rest: str) -> None:
+        self.end_us = self._in_order(parse_time(rest))
+
+    # Timed actions
+
+    def _timed(self, rest: str) -> None:
+        if not self.processors:
+            raise BadValue("no processors yet: give a line like `processors p=1 q=2` before all others")
+        time, _, command = rest.partition(" ")
+        at_us = self._in_order(parse_time(time))
+        word, _, arguments = command.strip().partition(" ")
+        if word not in _ACTIONS:
+            raise BadValue(f"unknown action {word!r}: give one of {', '.join(_ACTIONS)}")
+        action = _ACTIONS[word](self, word, arguments.strip())
+        self.steps.append(Step(at_us, action))
+
+    def _in_order(self, at_us: int) -> int:
+        if self.steps and at_us < self.steps[-1].at_us:
+            raise BadValue("time goes backwards: put the lines in order of time")
+        return at_us
+
+    def _on_processor(self, verb: str, rest: str) -> OnProcessor:
+        (processor,) = self._exactly(rest.split(), 1, f"{verb} p")
+        return OnProcessor(verb, self._processor(processor))
+
+    def _on_link(self, verb: str, rest: str) -> OnLink:
+        source, target = self._exactly(rest.split(), 2, f"{verb} p q")
+        return OnLink(verb, self._processor(source), self._processor(target))
+
+    def _partition(self, verb: str, rest: str) -> Partition:
+        parts = self._groups(rest, MEMBERS, "partition (p q) (r s)")
+        components = tuple(self._members(part[0]) for part in parts)
+        everyone = [member for component in components for member in component]
+        if len(set(everyone)) < len(everyone):
+            raise BadValue("a processor is in two components")
+        return Partition(components)
+
+    def _heal(self, verb: str, rest: str) -> Heal:
+        self._exactly(rest.split(), 0, "heal")
+        return Heal()
+
+    def _slow(self, verb: str, rest: str) -> Slow:
+        processor, factor = self._exactly(rest.split(), 2, "slow p 10")
+        return Slow(self._processor(processor), parse_number(factor))
+
+    def _loss(self, verb: str, rest: str) -> SetCondition:
+        (loss,) = self._exactly(rest.split(), 1, "loss 0.2")
+        return self._condition(verb, f"loss={loss}")
+
+    def _condition(self, verb: str, rest: str) -> SetCondition:
+        words, source, target = self._ends(rest.split())
+        before: Condition = self.current or self.tunables["condition"]
+        action = SetCondition(parse_fields(Condition, words, before), source, target)
+        if action.general:
+            self.current = action.condition
+        return action
+
+    def _send(self, verb: str, rest: str) -> Send:
+        words = rest.split()
+        if len(words) < 2:
+            raise BadValue("write `send p 20 [size=1000] [safe|agreed]`")
+        services = {service.name.lower(): service for service in Service}
+        service = next((services[word] for word in words[2:] if word in services), Service.AGREED)
+        pairs = dict(split_pair(word, ("size",)) for word in words[2:] if word not in services)
+        send = Send(self._processor(words[0]), parse_number(words[1], 1, whole=True), service=service)
+        if "size" in pairs:
+            return Send(send.processor, send.count, parse_number(pairs["size"], whole=True), service)
+        return send
+
+    def _load(self, verb: str, rest: str) -> Traffic:
+        words = rest.split()
+        if not words:
+            raise BadValue("write `load p rate=100 size=1000 safe=0.5 until=5s`")
+        readers: dict[str, tuple[str, Callable[[str], Any]]] = {
+            "rate": ("rate_per_s", lambda text: parse_number(text, 0.001)),
+            "size": ("size", lambda text: parse_number(text, whole=True)),
+            "safe": ("safe", _probability),
+            "until": ("until_us", parse_time),
+            "shape": ("shape", lambda text: _choice(text, SHAPES)),
+        }
+        values: dict[str, Any] = {}
+        for word in words[1:]:
+            key, text = split_pair(word, readers)
+            values[readers[key][0]] = readers[key][1](text)
+        return Traffic(self._processor(words[0]), **values)
+
+    def _drop_next(self, verb: str, rest: str) -> DropNext:
+        words, source, to = self._ends(rest.split())
+        if not words:
+            raise BadValue("write `drop-next token|commit-token|join|message [from p] [to q] [count=1]`")
+        kind = _choice(words[0], tuple(PACKET_KINDS))
+        pairs = dict(split_pair(word, ("count",)) for word in words[1:])
+        return DropNext(kind, source, to, parse_number(pairs.get("count", "1"), 1, whole=True))
+
+    # Expectations
+
+    def _expect(self, verb: str, rest: str) -> Action:
+        return self._expectation(rest)
+
+    def _expectation(self, rest: str) -> Action:
+        word, _, arguments = rest.partition(" ")
+        if word not in _EXPECTATIONS:
+            raise BadValue(f"unknown expectation {word!r}: give one of {', '.join(_EXPECTATIONS)}")
+        return _EXPECTATIONS[word](self, arguments.strip())
+
+    def _expect_members(self, rest: str) -> ExpectMembers:
+        name, _, listing = rest.partition(" ")
+        parts = self._groups(listing, MEMBERS, "expect members p (p q r)")
+        if len(parts) != 1:
+            raise BadValue("give one membership: `expect members p (p q r)`")
+        return ExpectMembers(self._processor(name), tuple(sorted(self._members(parts[0][0]))))
+
+    def _expect_configurations(self, rest: str) -> ExpectConfigurations:
+        name, _, listing = rest.partition(":")
+        parts = self._groups(listing, CONFIGURATIONS, "expect configurations q: {p q r} [q r] {q r s}")
+        sequence = []
+        for regular, transitional in parts:
+            members = tuple(sorted(self._members(regular or transitional)))
+            sequence.append((bool(regular), members))
+        return ExpectConfigurations(self._processor(name.strip()), tuple(sequence))
+
+    def _expect_delivered(self, rest: str) -> ExpectDelivered:
+        name, count = self._exactly(rest.split(), 2, "expect delivered q 20")
+        return ExpectDelivered(self._processor(name), parse_number(count, whole=True))
+
+    def _expect_checkers(self, rest: str) -> ExpectCheckers:
+        if rest != "hold":
+            raise BadValue("write `expect checkers hold`")
+        return ExpectCheckers()
+
+    def _expect_settled(self, rest: str) -> ExpectSettled:
+        return ExpectSettled(parse_time(rest))
+
+    # Words
+
+    def _processor(self, name: str) -> ProcessorId:
+        if name not in self.processors:
+            raise BadValue(f"unknown processor {name!r}: give one of {', '.join(self.processors)}")
+        return self.processors[name]
+
+    def _members(self, listing: str) -> tuple[ProcessorId, ...]:
+        members = tuple(self._processor(name) for name in listing.split())
+        if not members:
+            raise BadValue("an empty list of processors")
+        if len(set(members)) < len(members):
+            raise BadValue(f"a processor is there twice in {listing!r}")
+        return members
+
+    def _ends(self, words: Sequence[str]) -> tuple[list[str], ProcessorId | None, ProcessorId | None]:
+        """The words without `from p` and `to q`, p, and q."""
+        ends: dict[str, ProcessorId] = {}
+        rest = list(words)
+        for key in ("from", "to"):
+            if key in rest:
+                place = rest.index(key)
+                if place + 1 == len(rest):
+                    raise BadValue(f"`{key}` needs a processor")
+                ends[key] = self._processor(rest[place + 1])
+                del rest[place : place + 2]
+        return rest, ends.get("from"), ends.get("to")
+
+    def _exactly(self, words: Sequence[str], count: int, shape: str) -> Sequence[str]:
+        if len(words) != count:
+            raise BadValue(f"write `{shape}`")
+        return words
+
+    def _groups(self, text: str, pattern: re.Pattern[str], shape: str) -> list[tuple[str, ...]]:
+        parts = [match.groups() for match in pattern.finditer(text)]
+        if not parts or pattern.sub("", text).strip():
+            raise BadValue(f"write `{shape}`")
+        return parts
+
+
+_HEADERS: dict[str, Callable[[_Parser, str], None]] = {
+    "processors": _Parser._processors,
+    "seed": _Parser._seed,
+    "set": _Parser._set,
+    "absent": _Parser._absent,
+    "drift": _Parser._drift,
+    "end": _Parser._end,
+    **dict.fromkeys(TUNABLES, lambda parser, rest: None),
+}
+
+_ACTIONS: dict[str, Callable[[_Parser, str, str], Action]] = {
+    **dict.fromkeys(PROCESSOR_VERBS, _Parser._on_processor),
+    **dict.fromkeys(LINK_VERBS, _Parser._on_link),
+    "partition": _Parser._partition,
+    "heal": _Parser._heal,
+    "slow": _Parser._slow,
+    "loss": _Parser._loss,
+    "condition": _Parser._condition,
+    "send": _Parser._send,
+    "load": _Parser._load,
+    "drop-next": _Parser._drop_next,
+    "expect": _Parser._expect,
+}
+
+_EXPECTATIONS: dict[str, Callable[[_Parser, str], Action]] = {
+    "members": _Parser._expect_members,
+    "configurations": _Parser._expect_configurations,
+    "delivered": _Parser._expect_delivered,
+    "checkers": _Parser._expect_checkers,
+    "settled": _Parser._expect_settled,
+}
+
+
+def ring_config(settings: Sequence[Setting], processor: ProcessorId) -> RingConfig:
+    """One processor's settings; the last word on a field counts."""
+    values: dict[str, Any] = {}
+    for setting in settings:
+        if not setting.processors or processor in setting.processors:
+            values[setting.field] = setting.value
+    return RingConfig(**values)
+
+
+def _ring_kind(text: str) -> RingKind:
+    return RingKind[_choice(text, tuple(kind.name.lower() for kind in RingKind)).upper()]
+
+
+def _choice(text: str, allowed: Sequence[str]) -> str:
+    if text not in allowed:
+        raise BadValue(f"{text!r} is not allowed here: give one of {', '.join(allowed)}")
+    return text
+
+
+def _probability(text: str) -> float:
+    value: float = parse_number(text)
+    if value > 1:
+        raise BadValue(f"{text!r} is not a probability: give 0 to 1")
+    return value

@@ -1,0 +1,202 @@
+"""Plays a scenario in a world, and compares what was expected with what was."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from totempole.checkers import Liveness, Report, check
+from totempole.errors import ConfigurationError, ScenarioError
+from totempole.sim.contract import EndpointFactory
+from totempole.sim.load import FOREVER_US, Arrivals, Burst, Load, PacketDriver, Saturation
+from totempole.sim.packet_filter import DropRule
+from totempole.sim.script import (
+    Action,
+    DropNext,
+    Expectation,
+    ExpectCheckers,
+    ExpectConfigurations,
+    ExpectDelivered,
+    ExpectMembers,
+    ExpectSettled,
+    Fault,
+    Heal,
+    OnLink,
+    OnProcessor,
+    Partition,
+    Scenario,
+    Send,
+    SetCondition,
+    Slow,
+    Step,
+    Traffic,
+    configuration_text,
+)
+from totempole.sim.script_parser import ring_config
+from totempole.sim.settings_text import time_text
+from totempole.sim.world import World
+from totempole.trace.schema import Row
+from totempole.types import ConfigurationKind
+
+CLOCK_OFFSET_US_MAX = 1_000_000
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a run gave. `failures` has one line for each expectation that was not met."""
+
+    scenario: Scenario
+    world: World
+    failures: list[str] = field(default_factory=list)
+    reports: list[Report] = field(default_factory=list)
+    """What the checkers said, each time they were asked."""
+
+    @property
+    def rows(self) -> list[Row]:
+        return self.world.rows
+
+
+def build(
+    scenario: Scenario,
+    *,
+    level: str = "delivery",
+    record_inputs: bool = False,
+    endpoint: EndpointFactory | None = None,
+) -> World:
+    """The scenario's world before anything has happened in it."""
+    try:
+        config = {me: ring_config(scenario.settings, me) for me in scenario.names}
+    except ConfigurationError as problem:
+        raise ScenarioError(f"{scenario.name}: {problem}") from problem
+    return World(
+        scenario.seed,
+        scenario.names,
+        config,
+        condition=scenario.condition,
+        lans=(scenario.lan,),
+        costs=scenario.costs,
+        buffers=scenario.buffers,
+        disk=scenario.disk,
+        drift_ppm_max=scenario.drift_ppm,
+        clock_offset_us_max=CLOCK_OFFSET_US_MAX if scenario.drift_ppm else 0,
+        level=level,
+        names=scenario.names,
+        record_inputs=record_inputs,
+        endpoint=endpoint,
+    )
+
+
+def run(
+    scenario: Scenario,
+    *,
+    level: str = "delivery",
+    record_inputs: bool = False,
+    endpoint: EndpointFactory | None = None,
+) -> Outcome:
+    """Play to the end, whatever fails on the way; every expectation is judged at its time."""
+    world = build(scenario, level=level, record_inputs=record_inputs, endpoint=endpoint)
+    outcome = Outcome(scenario, world)
+    world.start([me for me in scenario.names if me not in scenario.absent])
+    for step in scenario.steps:
+        world.run_until(step.at_us)
+        _play(outcome, step)
+    world.run_until(scenario.end_us)
+    return outcome
+
+
+def _play(outcome: Outcome, step: Step) -> None:
+    action = step.action
+    if isinstance(action, Expectation):
+        problem = judge(outcome, action)
+        if problem:
+            text = action.text(outcome.scenario.names.__getitem__)
+            outcome.failures.append(f"{outcome.scenario.name}: at {time_text(step.at_us)} {text}: {problem}")
+    else:
+        perform(outcome.world, action)
+
+
+def perform(world: World, action: Action) -> None:
+    """Do one thing now; expectations are not things to do."""
+    match action:
+        case OnProcessor(verb, processor):
+            getattr(world, verb)(processor)
+        case OnLink(verb, source, target):
+            getattr(world, verb)(source, target)
+        case Partition(components):
+            world.partition(components)
+        case Heal():
+            world.heal()
+        case Slow(processor, factor):
+            world.slow(processor, factor)
+        case SetCondition(condition, source, target):
+            world.set_condition(condition, source, target)
+        case DropNext(kind, source_or_none, to, count):
+            world.drop_next(DropRule(kind, source_or_none, to, count))
+        case Send(processor, count, size, service):
+            Burst(world, processor, count, size=size, service=service).start()
+        case Traffic():
+            _load(world, action).start()
+
+
+def _load(world: World, traffic: Traffic) -> Load:
+    me, size, safe = traffic.processor, traffic.size, traffic.safe
+    until_us = FOREVER_US if traffic.until_us is None else traffic.until_us
+    if traffic.shape == "saturate":
+        return Saturation(world, me, size=size, safe=safe, until_us=until_us)
+    if traffic.shape == "driver":
+        return PacketDriver(world, me, size=size, safe=safe, until_us=until_us)
+    poisson = traffic.shape == "poisson"
+    return Arrivals(world, me, traffic.rate_per_s, poisson=poisson, size=size, safe=safe, until_us=until_us)
+
+
+def judge(outcome: Outcome, expectation: Expectation) -> str:
+    """What is wrong, or nothing."""
+    match expectation:
+        case ExpectMembers():
+            return _judge_members(outcome, expectation)
+        case ExpectConfigurations():
+            return _judge_configurations(outcome, expectation)
+        case ExpectDelivered(processor, count):
+            delivered = outcome.world.hosts[processor].delivered
+            return "" if delivered == count else f"it has delivered {delivered}"
+        case ExpectCheckers():
+            return _judge_report(outcome, check(outcome.rows))
+        case ExpectSettled(within_us):
+            return _judge_report(outcome, _check_settled(outcome, within_us))
+
+
+def last_fault_us(scenario: Scenario) -> int:
+    """When the last fault, or the last repair, of a scenario happens."""
+    return max((step.at_us for step in scenario.steps if isinstance(step.action, Fault)), default=0)
+
+
+def _check_settled(outcome: Outcome, within_us: int) -> Report:
+    up = tuple(me for me, host in sorted(outcome.world.hosts.items()) if host.alive)
+    expectation = Liveness(last_fault_us(outcome.scenario), (up,), within_us)
+    return check(outcome.rows, complete=True, expectation=expectation)
+
+
+def _judge_report(outcome: Outcome, report: Report) -> str:
+    outcome.reports.append(report)
+    return "; ".join(str(verdict) for verdict in report.violated)
+
+
+def _judge_members(outcome: Outcome, expectation: ExpectMembers) -> str:
+    configuration = outcome.world.hosts[expectation.processor].regular_configuration
+    if configuration is None:
+        return "it has no regular configuration"
+    if tuple(sorted(configuration.members)) == expectation.members:
+        return ""
+    found = configuration_text(True, configuration.members, outcome.scenario.names.__getitem__)
+    return f"its regular configuration is {found}"
+
+
+def _judge_configurations(outcome: Outcome, expectation: ExpectConfigurations) -> str:
+    installed = [
+        (configuration.kind is ConfigurationKind.REGULAR, tuple(sorted(configuration.members)))
+        for configuration in outcome.world.hosts[expectation.processor].configurations
+    ]
+    if tuple(installed[-len(expectation.sequence) :]) == expectation.sequence:
+        return ""
+    name = outcome.scenario.names.__getitem__
+    shown = " ".join(configuration_text(regular, members, name) for regular, members in installed)
+    return f"it has installed {shown or 'none'}"

@@ -1,0 +1,93 @@
+"""A run as a story for eyes and golden files: one line an event, deliveries summed up by configuration."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from totempole.trace.schema import Row
+from totempole.types import ProcessorId
+
+TOLD = frozenset({"configuration", "state", "fault", "crash", "restart", "leave"})
+
+
+@dataclass(slots=True)
+class _Delivered:
+    """What one processor has delivered in the configuration that it is in."""
+
+    configuration: str = ""
+    first_us: int = 0
+    last_us: int = 0
+    origins: Counter[ProcessorId] = field(default_factory=Counter)
+
+
+def render_story(rows: Iterable[Row], names: Mapping[ProcessorId, str] | None = None) -> str:
+    """One line for each configuration, state, fault and end; one for all deliveries in a configuration."""
+    teller = _Teller(names or {})
+    for row in rows:
+        teller.hear(row)
+    return teller.story()
+
+
+class _Teller:
+    def __init__(self, names: Mapping[ProcessorId, str]) -> None:
+        self._names = names
+        self._lines: list[str] = []
+        self._delivered: dict[ProcessorId, _Delivered] = {}
+
+    def hear(self, row: Row) -> None:
+        if row.kind == "deliver":
+            self._count(row)
+        elif row.kind in TOLD:
+            if row.kind in ("configuration", "crash", "restart", "leave"):
+                self._sum_up(row.node)
+            self._tell(row.at_us, row.node, _event(row, self._name))
+
+    def story(self) -> str:
+        for node in sorted(self._delivered):
+            self._sum_up(node)
+        return "\n".join([*self._lines, ""])
+
+    def _count(self, row: Row) -> None:
+        found = self._delivered.setdefault(
+            row.node, _Delivered(configuration=row.configuration, first_us=row.at_us)
+        )
+        if found.configuration != row.configuration:
+            self._sum_up(row.node)
+            found = self._delivered[row.node] = _Delivered(row.configuration, row.at_us)
+        found.last_us = row.at_us
+        found.origins[row.origin] += row.count or 1
+
+    def _sum_up(self, node: ProcessorId) -> None:
+        found = self._delivered.pop(node, None)
+        if found is None:
+            return
+        shares = ", ".join(
+            f"{count} of {self._name(origin)}" for origin, count in sorted(found.origins.items())
+        )
+        since = f"since {_time(found.first_us)}"
+        total = found.origins.total()
+        self._tell(found.last_us, node, f"delivered {total} in {found.configuration} {since}: {shares}")
+
+    def _tell(self, at_us: int, node: ProcessorId, what: str) -> None:
+        who = self._name(node) if node else "-"
+        self._lines.append(f"{_time(at_us):>12}  {who:<4} {what}".rstrip())
+
+    def _name(self, node: ProcessorId) -> str:
+        return self._names.get(node) or str(node)
+
+
+def _event(row: Row, name: object) -> str:
+    assert callable(name)
+    if row.kind == "configuration":
+        opening, closing = "{}" if row.configuration_kind == "regular" else "[]"
+        members = " ".join(name(member) for member in row.members)
+        return f"installs {opening}{members}{closing} {row.configuration_kind} {row.configuration}"
+    if row.kind == "restart":
+        return f"starts, incarnation {row.incarnation}"
+    return f"{row.kind} {row.detail}".rstrip()
+
+
+def _time(at_us: int) -> str:
+    return f"{at_us // 1_000_000}.{at_us % 1_000_000:06d}s"

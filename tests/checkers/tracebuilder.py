@@ -1,0 +1,161 @@
+"""A small language to write traces in: who started, moved, originated, received, delivered, crashed.
+
+Every row gets the next instant of one global clock. What is natural is filled in; what a test wants wrong
+it says, or breaks afterwards with `without` and `changed`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from totempole.checkers import Report
+from totempole.trace.schema import Row
+
+PAYLOAD_BYTES = 100
+
+
+class TraceBuilder:
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+        self.at_us = 0
+        self._stamp = 0
+        self._steps: dict[int, int] = {}
+        self._incarnations: dict[int, int] = {}
+        self._configurations: dict[int, str] = {}
+        self._last_seq: dict[str, int] = {}
+        self._delivered_seq: dict[int, int] = {}
+        self._counts: dict[int, int] = {}
+        self._messages: dict[str, dict[str, Any]] = {}
+
+    def row(self, node: int, kind: str, **columns: Any) -> None:
+        self.at_us += 10
+        self._steps[node] = self._steps.get(node, 0) + 1
+        columns.setdefault("configuration", self._configurations.get(node, ""))
+        incarnation = self._incarnations.get(node, 0)
+        self.rows.append(
+            Row("test", node, incarnation, self._steps[node], self.at_us, "srp", kind, **columns)
+        )
+
+    def start(self, *nodes: int, seq: int = 4) -> None:
+        for node in nodes:
+            self._incarnations[node] = self._incarnations.get(node, 0) + 1
+            self._configurations[node] = ""
+            self._counts[node] = 0
+            self.row(node, "restart")
+            self.regular(f"{seq}@{node}", [node])
+
+    def regular(self, name: str, members: Iterable[int], by: Iterable[int] | None = None) -> None:
+        members = tuple(sorted(members))
+        for node in members if by is None else by:
+            self._install(node, name, "regular", members, ring=name, seq=0)
+
+    def transitional(self, name: str, members: Iterable[int], by: Iterable[int] | None = None) -> None:
+        members = tuple(sorted(members))
+        for node in members if by is None else by:
+            ring = self._configurations[node]
+            self._install(node, name, "transitional", members, ring, self._delivered_seq.get(node, 0))
+
+    def _install(
+        self, node: int, name: str, kind: str, members: tuple[int, ...], ring: str, seq: int
+    ) -> None:
+        previous = self._configurations[node] or "0@0"
+        self._configurations[node] = name
+        if kind == "regular":
+            self._delivered_seq[node] = 0
+        self.row(
+            node,
+            "configuration",
+            configuration_kind=kind,
+            members=members,
+            ring=ring,
+            seq=seq,
+            detail=previous,
+        )
+
+    def originate(self, node: int, service: str = "agreed", seq: int = 0, submitted: bool = True) -> str:
+        ring = self._configurations[node]
+        seq = seq or self._last_seq.get(ring, 0) + 1
+        self._last_seq[ring] = max(seq, self._last_seq.get(ring, 0))
+        self._counts[node] += 1
+        self._stamp += 1
+        message = f"{node}.{self._incarnations[node]}.{self._counts[node]}"
+        if submitted:
+            self.row(node, "submit", message=message, origin=node, service=service, bytes=PAYLOAD_BYTES)
+        self._messages[message] = {
+            "message": message,
+            "origin": node,
+            "service": service,
+            "ring": ring,
+            "seq": seq,
+            "timestamp": self._stamp,
+            "count": 1,
+            "bytes": PAYLOAD_BYTES,
+        }
+        self.row(node, "originate", **self._messages[message])
+        return message
+
+    def receive(self, message: str, *nodes: int) -> None:
+        for node in nodes:
+            self.row(node, "receive", **self._messages[message])
+
+    def deliver(self, message: str, *nodes: int, **wrong: Any) -> None:
+        for node in nodes:
+            self._delivered_seq[node] = self._messages[message]["seq"]
+            self.row(node, "deliver", **{**self._messages[message], **wrong})
+
+    def send(self, node: int, *others: int, service: str = "agreed", seq: int = 0) -> str:
+        """Originated by the node, then received and delivered by it and the others."""
+        message = self.originate(node, service, seq)
+        self.receive(message, *others)
+        self.deliver(message, node, *others)
+        return message
+
+    def crash(self, *nodes: int) -> None:
+        for node in nodes:
+            self.row(node, "crash")
+
+    def leave(self, *nodes: int) -> None:
+        for node in nodes:
+            self.row(node, "leave")
+
+    def form(self, *nodes: int, seq: int = 8) -> str:
+        """Starts the nodes and joins them into the ring seq@lowest."""
+        self.start(*nodes)
+        for node in nodes:
+            self.transitional(f"{seq - 2}@{node}", [node])
+        name = f"{seq}@{min(nodes)}"
+        self.regular(name, nodes)
+        return name
+
+    def move(self, *nodes: int, seq: int) -> str:
+        """The nodes go from one ring to the next, seq@lowest, together and with nothing left to deliver."""
+        self.transitional(f"{seq - 2}@{min(nodes)}", nodes)
+        name = f"{seq}@{min(nodes)}"
+        self.regular(name, nodes)
+        return name
+
+
+def matches(row: Row, where: dict[str, Any]) -> bool:
+    return all(getattr(row, name) == value for name, value in where.items())
+
+
+def without(rows: list[Row], **where: Any) -> list[Row]:
+    """The rows but for those whose columns have these values. There must be some."""
+    left = [row for row in rows if not matches(row, where)]
+    assert len(left) < len(rows), f"no row has {where}"
+    return left
+
+
+def changed(rows: list[Row], where: dict[str, Any], **columns: Any) -> list[Row]:
+    """The rows, with other columns in those that match."""
+    assert any(matches(row, where) for row in rows), f"no row has {where}"
+    return [row._replace(**columns) if matches(row, where) else row for row in rows]
+
+
+def violated(report: Report) -> set[str]:
+    return {verdict.property for verdict in report.violated}
+
+
+def undecided(report: Report) -> set[str]:
+    return {verdict.property for verdict in report.undecided}
