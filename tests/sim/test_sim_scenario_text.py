@@ -35,7 +35,7 @@ set token_loss_us 100000        # a field of RingConfig
 set ring_kind accelerated for p q
 absent r
 drift 50
-condition loss=0.05 token_loss=0.01 delay=100..300 late=0.001 late_us=1..2
+condition loss=0.05 token_loss=0.01 delay=100..300 late=0.001 late_us=1s..2s
 lan bandwidth=1250000 shared=yes overhead_bytes=38
 costs event=1500 sent_byte=0.25
 buffers data_bytes=65536
@@ -65,14 +65,14 @@ expect configurations q: {p q r} [q r] {q r}
 expect delivered q 20
 expect checkers hold
 """
-WHOLE = WHOLE.replace(" late_us=1..2", "")
+LATE = (1_000_000, 2_000_000)
 P, Q, R = 101, 102, 103
 
 
 def test_every_command_is_read() -> None:
     scenario = parse(WHOLE, "whole")
-    base = Condition(loss=0.05, token_loss=0.01, delay_us=(100, 300), late=0.001)
-    lossy = Condition(loss=0.2, token_loss=0.01, delay_us=(100, 300), late=0.001)
+    base = Condition(loss=0.05, token_loss=0.01, delay_us=(100, 300), late=0.001, late_us=LATE)
+    lossy = Condition(loss=0.2, token_loss=0.01, delay_us=(100, 300), late=0.001, late_us=LATE)
     assert scenario.processors == (("p", P), ("q", Q), ("r", R))
     assert scenario.settings == (
         Setting("token_loss_us", 100_000),
@@ -94,9 +94,13 @@ def test_every_command_is_read() -> None:
         OnLink("mend", P, Q),
         SetCondition(lossy),
         SetCondition(
-            Condition(loss=0.2, token_loss=0.01, delay_us=(100, 300), late=0.001, duplicate=0.1), P, Q
+            Condition(
+                loss=0.2, token_loss=0.01, delay_us=(100, 300), late=0.001, late_us=LATE, duplicate=0.1
+            ),
+            P,
+            Q,
         ),
-        SetCondition(Condition(loss=0.2, delay_us=(100, 300), late=0.001)),
+        SetCondition(Condition(loss=0.2, delay_us=(100, 300), late=0.001, late_us=LATE)),
         Send(P, 20, 1000, Service.SAFE),
         Send(P, 3),
         Traffic(P, 100, 1000, 0.5, 5_000_000),
@@ -155,7 +159,7 @@ def test_plain_numbers_are_names() -> None:
         ("at 1s drop-next parcel from p", "'parcel' is not allowed here: give one of token, commit-token"),
         ("at 1s expect miracles", "unknown expectation 'miracles': give one of members"),
         ("expect members p q", r"write `expect members p \(p q r\)`"),
-        ("expect configurations p {p}", "unknown processor"),
+        ("expect configurations p {p}", "write `expect configurations q:"),
         ("expect configurations p: (p)", "write `expect configurations"),
         ("expect delivered p", "write `expect delivered q 20`"),
         ("expect checkers fail", "write `expect checkers hold`"),

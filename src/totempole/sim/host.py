@@ -286,21 +286,18 @@ class Host:
 
     def _take_next(self) -> None:
         """Completed writes, then what has arrived, then timers; a timer waits for DRAIN_MAX reads at most."""
+        data, token, due = self._data, self._token, self._timers.due
         if self._tasks:
             method, arguments = self._tasks.popleft()
             self._feed(method, *arguments)
-        elif self._timers.due and (self._reads >= DRAIN_MAX or not (self._data or self._token)):
+        elif due and (self._reads >= DRAIN_MAX or not (data or token)):
             self._feed("expire", self._timers.take_due())
-        elif self._data or self._token:
+        elif data and not (token and self._endpoint is not None and self._endpoint.token_first):
             self._reads += 1
-            self._read()
-
-    def _read(self) -> None:
-        assert self._endpoint is not None
-        if self._token and (not self._data or self._endpoint.token_first):
-            self._receive(Channel.TOKEN, *self._token.take())
-        else:
-            self._receive(Channel.DATA, *self._data.take())
+            self._receive(Channel.DATA, *data.take())
+        elif token:
+            self._reads += 1
+            self._receive(Channel.TOKEN, *token.take())
 
     def _receive(self, channel: Channel, datagrams: Sequence[bytes], size: int) -> None:
         endpoint, costs = self._endpoint, self._costs
@@ -351,33 +348,30 @@ class Host:
 
     def _apply(self, now_us: int, effects: list[Effect], cost_ns: float) -> None:
         """Execute effects in order. CPU time passes as packets are sent; the rest is instantaneous."""
-        if not effects:
-            self._spend(now_us, cost_ns * self.slow)
-            return
-        self.recorder.effects(now_us, effects)
-        self._applying = True
-        costs, slow = self._costs, self.slow
-        start_us = now_us if now_us > self.busy_until_us else self.busy_until_us
+        slow = self.slow
         spent_ns = cost_ns * slow
-        for effect in effects:
-            if type(effect) is Transmit:
-                datagrams = effect.datagrams
-                size = len(datagrams[0]) if len(datagrams) == 1 else sum(map(len, datagrams))
-                spent_ns += (costs.sent_packet_ns + costs.sent_byte_ns * size) * slow
-                self._send(effect, start_us + int(spent_ns) // 1000)
-            elif type(effect) is SetTimer:
-                self._timers.set(effect.timer, self.clock.to_global(effect.at_us))
-            else:
-                self._apply_rarer(effect)
-        self._applying = False
-        self._spend(now_us, spent_ns)
-
-    def _spend(self, now_us: int, spent_ns: float) -> None:
+        start_us = now_us if now_us > self.busy_until_us else self.busy_until_us
+        if effects:
+            self.recorder.effects(now_us, effects)
+            self._applying = True
+            for effect in effects:
+                if type(effect) is Transmit:
+                    spent_ns += self._cost_of_sending(effect) * slow
+                    self._send(effect, start_us + int(spent_ns) // 1000)
+                elif type(effect) is SetTimer:
+                    self._timers.set(effect.timer, self.clock.to_global(effect.at_us))
+                else:
+                    self._apply_rarer(effect)
+            self._applying = False
         # Fractions of a microsecond are carried on, or a cheap input would be free.
         total_ns = int(spent_ns) + self._carry_ns
-        start_us = now_us if now_us > self.busy_until_us else self.busy_until_us
         self.busy_until_us = start_us + total_ns // 1000
         self._carry_ns = total_ns % 1000
+
+    def _cost_of_sending(self, transmit: Transmit) -> float:
+        datagrams, costs = transmit.datagrams, self._costs
+        size = len(datagrams[0]) if len(datagrams) == 1 else sum(map(len, datagrams))
+        return costs.sent_packet_ns + costs.sent_byte_ns * size
 
     def _send(self, transmit: Transmit, depart_us: int) -> None:
         if transmit.to == self.me:

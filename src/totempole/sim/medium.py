@@ -28,7 +28,7 @@ class Station(Protocol):
 class Route:
     """One directed link of one network."""
 
-    __slots__ = ("arrive", "clean", "condition", "cut", "delay_spread_us", "delay_us", "last_us", "target")
+    __slots__ = ("arrive", "clean", "condition", "cut", "delay_choices", "delay_us", "last_us", "target")
 
     def __init__(self, target: ProcessorId, arrive: Callable[..., None], condition: Condition) -> None:
         self.target = target
@@ -40,7 +40,7 @@ class Route:
     def set_condition(self, condition: Condition) -> None:
         self.condition = condition
         self.delay_us = condition.delay_us[0]
-        self.delay_spread_us = condition.delay_us[1] - condition.delay_us[0]
+        self.delay_choices = condition.delay_us[1] - condition.delay_us[0] + 1
         noisy = condition.duplicate or condition.reorder or condition.late or condition.corrupt
         # Indexed by channel: nothing but delay can befall a datagram there.
         self.clean = tuple(not noisy and not condition.loss_on(token) for token in (False, True))
@@ -77,6 +77,7 @@ class Medium:
     """Every method that takes `network` means all networks when it is None."""
 
     __slots__ = (
+        "_draw",
         "_networks",
         "_random",
         "_report",
@@ -100,6 +101,7 @@ class Medium:
         self.counters: Counter[str] = Counter()
         self._scheduler = scheduler
         self._random = random
+        self._draw = random.random
         self._networks = [Network(lan) for lan in lans]
         self._stations: dict[ProcessorId, Station] = {}
         self._rules: list[DropRule] = []
@@ -216,8 +218,8 @@ class Medium:
             self.counters["cut"] += len(datagrams)
             return
         arrive_us = depart_us + route.delay_us
-        if route.delay_spread_us:
-            arrive_us += int(self._random.random() * (route.delay_spread_us + 1))
+        if route.delay_choices > 1:
+            arrive_us += int(self._draw() * route.delay_choices)
         if arrive_us < route.last_us:
             arrive_us = route.last_us
         route.last_us = arrive_us

@@ -50,13 +50,14 @@ def parse_number(text: str, least: float = 0, whole: bool = False) -> Any:
 
 
 def short_names(kind: type) -> dict[str, str]:
-    """The key that a scenario uses for each field: its name without the unit."""
+    """The key that a scenario uses for each field: its name less the unit, unless another has that name."""
+    taken = {item.name for item in fields(kind)}
     names = {}
     for item in fields(kind):
         short = next(
             (item.name.removesuffix(tail) for tail in _SUFFIXES if item.name.endswith(tail)), item.name
         )
-        names[short] = item.name
+        names[item.name if short in taken else short] = item.name
     return names
 
 

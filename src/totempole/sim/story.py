@@ -35,8 +35,10 @@ class _Teller:
         self._names = names
         self._lines: list[str] = []
         self._delivered: dict[ProcessorId, _Delivered] = {}
+        self._now_us = 0
 
     def hear(self, row: Row) -> None:
+        self._now_us = row.at_us
         if row.kind == "deliver":
             self._count(row)
         elif row.kind in TOLD:
@@ -66,9 +68,9 @@ class _Teller:
         shares = ", ".join(
             f"{count} of {self._name(origin)}" for origin, count in sorted(found.origins.items())
         )
-        since = f"since {_time(found.first_us)}"
+        when = f"from {_time(found.first_us)} to {_time(found.last_us)}"
         total = found.origins.total()
-        self._tell(found.last_us, node, f"delivered {total} in {found.configuration} {since}: {shares}")
+        self._tell(self._now_us, node, f"delivered {total} in {found.configuration} {when}: {shares}")
 
     def _tell(self, at_us: int, node: ProcessorId, what: str) -> None:
         who = self._name(node) if node else "-"

@@ -68,18 +68,18 @@
    0.469562s  r    state gather>commit consensus
    0.471583s  q    state commit>recover commit token
    0.473409s  r    state commit>recover commit token
-   0.200615s  q    delivered 10 in 16@1 since 0.200354s: 10 of p
+   0.473837s  q    delivered 10 in 16@1 from 0.200354s to 0.200615s: 10 of p
    0.473837s  q    installs [q r] transitional 18@2
    0.473837s  q    installs {q r} regular 20@2
    0.473837s  q    state recover>operational ring installed
-   0.200703s  r    delivered 10 in 16@1 since 0.200425s: 10 of p
+   0.473897s  r    delivered 10 in 16@1 from 0.200425s to 0.200703s: 10 of p
    0.473897s  r    installs [q r] transitional 18@2
    0.473897s  r    installs {q r} regular 20@2
    0.473897s  r    state recover>operational ring installed
    0.484554s  p    state gather>gather consensus timeout
    0.484554s  p    state gather>commit consensus
    0.485013s  p    state commit>recover commit token
-   0.200513s  p    delivered 10 in 16@1 since 0.200222s: 10 of p
+   0.485068s  p    delivered 10 in 16@1 from 0.200222s to 0.200513s: 10 of p
    0.485068s  p    installs [p] transitional 18@1
    0.485068s  p    installs {p} regular 20@1
    0.485068s  p    state recover>operational ring installed
@@ -96,11 +96,11 @@
    0.756095s  p    installs [p] transitional 22@1
    0.756095s  p    installs {p q r} regular 24@1
    0.756095s  p    state recover>operational ring installed
-   0.600180s  q    delivered 5 in 20@2 since 0.600000s: 5 of q
+   0.756166s  q    delivered 5 in 20@2 from 0.600000s to 0.600180s: 5 of q
    0.756166s  q    installs [q r] transitional 22@2
    0.756166s  q    installs {p q r} regular 24@1
    0.756166s  q    state recover>operational ring installed
-   0.600290s  r    delivered 5 in 20@2 since 0.600072s: 5 of q
+   0.756240s  r    delivered 5 in 20@2 from 0.600072s to 0.600290s: 5 of q
    0.756240s  r    installs [q r] transitional 22@2
    0.756240s  r    installs {p q r} regular 24@1
    0.756240s  r    state recover>operational ring installed

@@ -1,0 +1,249 @@
+"""Named one-line breakages of the protocol. A search that does not notice one of them is blind to its kind.
+
+A mutant is the protocol's own source with one piece of text replaced, compiled afresh beside the true one and
+run in its place. `seed` is one that is known to give it away, so that a test need not look for it each time.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.abc
+import importlib.util
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import cast
+
+from totempole.sim.contract import EndpointFactory
+from totempole.sim.fuzz.plan import plan
+from totempole.sim.fuzz.trial import Verdict, try_scenario
+
+PACKAGE = "totempole.srp"
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    name: str
+    module: str
+    """Of the package srp."""
+    old: str
+    """Stands exactly once in the module's source."""
+    new: str
+    seed: int = 0
+
+
+MUTANTS: tuple[Mutant, ...] = (
+    # 000 §4.1, ordering
+    Mutant("safe after one rotation", "ring", "safe = min(aru, self.last_aru_seen)", "safe = aru"),
+    Mutant(
+        "safe delivered as agreed",
+        "ring",
+        "if message.service is Service.SAFE and message.seq > self.safe_up_to:",
+        "if message.seq < 0:",
+    ),
+    Mutant(
+        "deliver past a gap",
+        "ring",
+        "while (held := self.messages.get(self.delivered + 1)) is not None:",
+        "while (held := self.messages.get(min((s for s in self.messages if s > self.delivered), default=0))):",
+    ),
+    Mutant("rebroadcast messages delivered", "ring", "if not message.recovered:", "if message.seq:"),
+    Mutant(
+        "aru never lowered",
+        "ring",
+        "if self.my_aru < aru or aru_id in (me, NO_PROCESSOR):",
+        "if aru_id in (me, NO_PROCESSOR):",
+    ),
+    Mutant("buffers freed before safe", "ring", "stop = min(self.safe_up_to, self.delivered)", "stop = self.delivered"),
+    Mutant("nothing asked for again", "ring", "if self.my_aru >= up_to:", "if self.my_aru >= 0:"),
+    Mutant("a stale token accepted", "machine", "if token.token_seq < ring.my_token_seq:", "if token.token_seq < 0:"),
+    Mutant("seq not advanced", "ordering", "seq = token.seq + len(new)", "seq = token.seq + len(new) // 2"),
+    Mutant(
+        "timestamp of the token ignored",
+        "ordering",
+        "self.clock.witness(token.timestamp)",
+        "self.clock.witness(0)",
+    ),
+    Mutant("timestamp restarts at zero", "timestamps", "self.stable = stored + interval", "self.stable = interval"),
+    # 000 §4.2, membership
+    Mutant(
+        "ring number not persisted",
+        "endpoint",
+        'ring_seq = max(stable.get("ring_seq", 0), stable.get("future_ring_seq", 0))',
+        "ring_seq = 0",
+    ),
+    Mutant(
+        "ring number persisted after the token has left",
+        "machine",
+        "self._held_commit_token = token\n        self._ticket = self._persist()",
+        "self._shift_to_recover(token)\n        self._persist()",
+    ),
+    Mutant(
+        "restart on the number of the last ring",
+        "machine",
+        "self.ring_id = RingId(ring_seq + RING_SEQ_STEP, me)",
+        "self.ring_id = RingId(max(ring_seq, RING_SEQ_STEP), me)",
+    ),
+    Mutant(
+        "an outsider's fail set believed",
+        "gathering",
+        "return join.fail_set if join.sender in self._memb else join.fail_set - self._memb",
+        "return join.fail_set",
+    ),
+    Mutant(
+        "rings numbered by the representative alone",
+        "machine",
+        "highest = max(self.ring_id.seq, self.future_ring_seq, self._gathering.highest_ring_seq())",
+        "highest = self.ring_id.seq",
+    ),
+    Mutant("consensus without agreement", "gathering", "return all(self._agrees", "return any(self._agrees"),
+    Mutant(
+        "idle rings never meet",
+        "machine",
+        "self._multicast(NullMessage(self._me, self._incarnation, self.ring_id))",
+        "pass",
+    ),
+    Mutant("transitional configuration reuses the ring's name", "machine", "RING_SEQ_STEP // 2", "0"),
+    Mutant("the silent never fail", "gathering", "for processor in silent:", "for processor in silent[:0]:"),
+    # 000 §4.3, recovery
+    Mutant(
+        "no transitional configuration",
+        "output",
+        "self._effects.append(InstallConfiguration(configuration, key))",
+        "self._effects += [InstallConfiguration(configuration, key)] if regular else []",
+    ),
+    Mutant(
+        "everyone of the new ring in the transitional configuration",
+        "machine",
+        "ConfigurationKind.TRANSITIONAL, transitional, recovery.trans_memb, old.ring_id, old.delivered",
+        "ConfigurationKind.TRANSITIONAL, transitional, new.members, old.ring_id, old.delivered",
+    ),
+    Mutant("the received promise forgotten", "machine", "deliver_memb=tuple(sorted(self._promise)),", "deliver_memb=(),"),
+    Mutant("the promise never given", "machine", "self._promise = recovery.deliver_memb", "self._promise = frozenset()"),
+    Mutant(
+        "old-ring buffers replaced before delivery",
+        "machine",
+        'self._enter(State.RECOVER, "commit token")',
+        'self._enter(State.RECOVER, "commit token"); self.installed.messages.clear()',
+    ),
+    Mutant(
+        "old-ring messages taken in beside the exchange",
+        "machine",
+        "Event.REGULAR_MESSAGE: (_drop, _M._on_message, _M._on_message, _M._on_message, _drop, _drop),",
+        "Event.REGULAR_MESSAGE: (_drop, *(_M._on_message,) * 4, _drop),",
+    ),
+    Mutant(
+        "messages of other old rings taken in",
+        "machine",
+        "if old is not None and old.ring_id == self.installed.ring_id:",
+        "if old is not None:",
+    ),
+    Mutant(
+        "nothing exchanged",
+        "recovery",
+        "for seq in sorted(old.messages) if seq > self.low_ring_aru",
+        "for seq in sorted(old.messages) if seq < 0",
+    ),
+    Mutant(
+        "exchange starts too late", "recovery", "min(entry.old_ring_aru for", "max(entry.old_ring_aru for"
+    ),
+    Mutant(
+        "what a companion delivered ignored",
+        "recovery",
+        "max(entry.high_delivered for",
+        "min(entry.high_delivered for",
+    ),
+    Mutant(
+        "installed before everyone has everything",
+        "recovery",
+        "return self._quiet_rounds >= 3 and self._covered_rounds >= 2",
+        "return self._quiet_rounds >= 1",
+    ),
+    Mutant(
+        "unsafe messages delivered on the old ring",
+        "recovery",
+        "if message.service is Service.SAFE and message.seq > self.high_ring_delivered:",
+        "if message.seq < 0:",
+    ),
+    Mutant(
+        "everything delivered past a gap",
+        "recovery",
+        "if seq > old.delivered and (seq <= old.my_aru or message.sender in self.deliver_memb):",
+        "if seq > old.delivered:",
+    ),
+    Mutant(
+        "nothing delivered past a gap",
+        "recovery",
+        "if seq > old.delivered and (seq <= old.my_aru or message.sender in self.deliver_memb):",
+        "if old.delivered < seq <= old.my_aru:",
+    ),
+)
+
+
+class _MutatingLoader(importlib.abc.MetaPathFinder, importlib.abc.SourceLoader):
+    """Loads the protocol package from its files, with one text replaced in one of them."""
+
+    def __init__(self, mutant: Mutant, directory: str) -> None:
+        self._mutant = mutant
+        self._directory = directory
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if not fullname.startswith(PACKAGE):
+            return None
+        package = fullname == PACKAGE
+        name = "__init__" if package else fullname.rpartition(".")[2]
+        return importlib.util.spec_from_file_location(
+            fullname,
+            f"{self._directory}/{name}.py",
+            loader=self,
+            submodule_search_locations=[self._directory] if package else None,
+        )
+
+    def get_filename(self, fullname: str) -> str:
+        name = "__init__" if fullname == PACKAGE else fullname.rpartition(".")[2]
+        return f"{self._directory}/{name}.py"
+
+    def get_data(self, path: str) -> bytes:
+        with open(path, "rb") as file:
+            source = file.read().decode()
+        if path.endswith(f"/{self._mutant.module}.py"):
+            found = source.count(self._mutant.old)
+            assert found == 1, f"mutant {self._mutant.name!r}: its text stands {found} times in {path}"
+            source = source.replace(self._mutant.old, self._mutant.new)
+        return source.encode()
+
+    def path_stats(self, path: str) -> dict[str, int]:
+        raise OSError("never from a cache")
+
+
+def mutated_endpoint(mutant: Mutant) -> EndpointFactory:
+    """The endpoint of the broken protocol; the true one stays as it was."""
+    package = importlib.import_module(PACKAGE)
+    true_modules = {name: module for name, module in sys.modules.items() if name.startswith(PACKAGE)}
+    finder = _MutatingLoader(mutant, package.__path__[0])
+    for name in true_modules:
+        del sys.modules[name]
+    sys.meta_path.insert(0, finder)
+    try:
+        return cast(EndpointFactory, importlib.import_module(f"{PACKAGE}.endpoint").Endpoint)
+    finally:
+        sys.meta_path.remove(finder)
+        for name in [name for name in sys.modules if name.startswith(PACKAGE)]:
+            del sys.modules[name]
+        sys.modules.update(true_modules)
+        # Importing a submodule also sets it on its parent package.
+        sys.modules["totempole"].srp = package  # type: ignore[attr-defined]
+
+
+def hunt(mutant: Mutant, seeds: Sequence[int]) -> tuple[int, Verdict] | None:
+    """The first of the seeds that gives the mutant away."""
+    endpoint = mutated_endpoint(mutant)
+    for seed in seeds:
+        verdict, _ = try_scenario(plan(seed), endpoint)
+        if verdict.violated:
+            return seed, verdict
+    return None
