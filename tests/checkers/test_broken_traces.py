@@ -694,3 +694,18 @@ def test_a_report_prints_every_property() -> None:
     assert [line for line in lines if not line.startswith(" ")] == [
         f"{item.name}: {report[item.name].outcome}" for item in PROPERTIES
     ]
+
+
+# outsiders-break-no-ring
+
+
+def test_an_outsider_talks_a_member_into_giving_up_on_another() -> None:
+    trace = ring(1, 2)
+    trace.row(1, "suspect", origin=9, members=(2, 9))
+    broken(trace.rows, "outsiders-break-no-ring", [1])
+
+
+def test_a_companion_may_say_so() -> None:
+    trace = ring(1, 2, 3)
+    trace.row(1, "suspect", origin=3, members=(2,))
+    assert not violated(check(trace.rows, complete=True))

@@ -73,6 +73,7 @@ class History:
         self.originations: list[Row] = []
         self.deliveries: list[Row] = []
         self.receives: list[Row] = []
+        self.suspicions: list[Row] = []
         self.originated: dict[str, Row] = {}
         """The first origination of each message."""
         self.delivered: dict[str, dict[ProcessorId, Row]] = {}
@@ -145,6 +146,8 @@ class History:
                 life.submissions.append(row)
             elif kind == "configuration":
                 self._install(life, row)
+            elif kind == "suspect":
+                self.suspicions.append(row)
             elif kind == "crash" or kind == "leave":
                 life.ended = True
             life.last = row

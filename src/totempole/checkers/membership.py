@@ -168,6 +168,21 @@ def _check_shape(before: Stay, stay: Stay, origins: dict[str, tuple[str, Row]], 
             )
 
 
+def outsiders_break_no_ring(history: History, terms: Terms, found: Findings) -> None:
+    """000 §4.2: a Join from outside cannot make a processor give up on a member of its own ring."""
+    for row in history.suspicions:
+        ring = history.configurations.get(row.configuration)
+        if ring is None or row.origin in ring.members:
+            continue
+        given_up = sorted(set(row.members) & set(ring.members))
+        if given_up:
+            found.violated(
+                f"Node {row.node} gave up on {', '.join(map(str, given_up))} of its own configuration "
+                f"{row.configuration} because node {row.origin}, which is not in it, said so.",
+                row,
+            )
+
+
 def _disagree(what: str, first: Row, second: Row, found: Findings) -> None:
     found.violated(
         f"Nodes {first.node} and {second.node} were told differently of {what} {second.configuration}: "

@@ -12,6 +12,7 @@ from totempole.checkers.history import History
 from totempole.checkers.liveness import liveness
 from totempole.checkers.membership import (
     configuration_change_consistency,
+    outsiders_break_no_ring,
     termination,
     unique_configurations,
 )
@@ -48,6 +49,7 @@ PROPERTIES: tuple[Property, ...] = (
     Property("unique-configurations", "000 §3.4, theorem 4.1", unique_configurations),
     Property("termination", "000 §3.4, theorem 4.3", termination),
     Property("configuration-change-consistency", "000 §3.4, theorem 4.4", configuration_change_consistency),
+    Property("outsiders-break-no-ring", "000 §4.2", outsiders_break_no_ring),
     Property("unique-messages", "000 §3.5, theorem 4.5", unique_messages),
     Property("single-delivery", "000 §3.5, theorem 4.6", single_delivery),
     Property("no-spurious-delivery", "000 §3.5", no_spurious_delivery),

@@ -162,7 +162,8 @@ class Medium:
             lan.refresh()
 
     def heal(self, network: int | None = None) -> None:
-        """End all partitions and cuts. Conditions stay."""
+        """End all partitions and cuts, and forget what was still to be dropped. Conditions stay."""
+        self._rules.clear()
         for lan in self._chosen(network):
             lan.component.clear()
             lan.cuts.clear()

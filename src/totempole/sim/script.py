@@ -56,7 +56,7 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class Heal:
-    """`heal`: partitions and cuts end"""
+    """`heal`: partitions, cuts and `drop-next` end"""
 
     def text(self, name: Namer) -> str:
         return "heal"

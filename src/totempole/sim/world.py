@@ -164,7 +164,7 @@ class World:
         self.medium.partition(parts, network)
 
     def heal(self, network: int | None = None) -> None:
-        """End all partitions and cuts."""
+        """End all partitions and cuts, and forget what was still to be dropped."""
         self._fault("heal")
         self.medium.heal(network)
 

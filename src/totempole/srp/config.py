@@ -6,11 +6,12 @@ from dataclasses import dataclass, field, fields
 
 from totempole.errors import ConfigurationError
 from totempole.types import RingKind
+from totempole.wire.layout import PLAIN_CONTENTS_MAX, PROCESSORS_MAX, REQUESTS_MAX
 
 
-def setting(default: int, meaning: str, least: int = 1) -> int:
-    """A whole-number setting with its default, its meaning and its least value."""
-    value: int = field(default=default, metadata={"meaning": meaning, "least": least})
+def setting(default: int, meaning: str, least: int = 1, most: int = 2**62) -> int:
+    """A whole-number setting with its default, its meaning, and the least and greatest value it may have."""
+    value: int = field(default=default, metadata={"meaning": meaning, "least": least, "most": most})
     return value
 
 
@@ -47,20 +48,21 @@ class RingConfig:
     accelerated_window: int = setting(
         15, "packets that may follow the token instead of preceding it", least=0
     )
-    requests_max: int = setting(90, "entries of the token's rtr list (MAX_REQUESTS)")
+    requests_max: int = setting(90, "entries of the token's rtr list (MAX_REQUESTS)", most=REQUESTS_MAX)
     send_queue_max: int = setting(300, "submissions queued before push-back (MAX_SRP_SND_Q)")
     send_queue_ready: int = setting(250, "queue length at which push-back ends (MIN_SRP_SND_Q)", least=0)
-    members_max: int = setting(60, "processors of a ring (MAX_PROC_RING)")
-    packet_bytes_max: int = setting(60_000, "contents of one packet, at most", least=64)
+    members_max: int = setting(60, "processors of a ring (MAX_PROC_RING)", most=PROCESSORS_MAX)
+    packet_bytes_max: int = setting(
+        60_000, "contents of one packet, at most", least=64, most=PLAIN_CONTENTS_MAX
+    )
     segment_bytes: int = setting(1_400, "a datagram, header included, at most", least=128)
     reassembly_bytes_max: int = setting(8_000_000, "memory for packets that have arrived in part")
     timestamp_interval: int = setting(10_000, "timestamps covered by one write to stable storage (000 §5.1)")
 
     def __post_init__(self) -> None:
         for item in fields(self):
-            least = item.metadata.get("least")
-            if least is not None:
-                self._check_number(item.name, least)
+            if "least" in item.metadata:
+                self._check_number(item.name, item.metadata["least"], item.metadata["most"])
         self._order("idle_hold_us", "token_retransmission_us", "the ring would retransmit a held token")
         self._order("token_retransmission_us", "token_loss_us", "a lost token would never be retransmitted")
         self._order("join_us", "consensus_us", "no Join would be repeated")
@@ -70,10 +72,10 @@ class RingConfig:
         self._order("each_time_packets", "timestamp_interval", "one visit would outrun the stored timestamp")
         self._order("send_queue_ready", "send_queue_max", "push-back would never end")
 
-    def _check_number(self, name: str, least: int) -> None:
+    def _check_number(self, name: str, least: int, most: int) -> None:
         value = getattr(self, name)
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            raise ConfigurationError(f"{name} = {value!r}: give a whole number of at least {least}")
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+            raise ConfigurationError(f"{name} = {value!r}: give a whole number from {least} to {most}")
 
     def _order(self, low: str, high: str, why: str) -> None:
         if getattr(self, low) > getattr(self, high):

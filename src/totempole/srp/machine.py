@@ -12,6 +12,8 @@ Deviations, beside those that these modules list:
   the Commit token was lost in Gather, Commit or Recover; the paper's second chance is the same in all three;
 - rotation counts start at zero on reaching consensus, so that processors that never saw the Commit token
   are the weakest, whatever they did on their old ring;
+- the ring's number is written to stable storage from the Commit token's first visit on, and the token waits
+  for it at the second: all members write at the same time, not one after the other while the token waits;
 - Join timeouts do not occur in Commit (figure 4.9 cancels them; figure 4.10 handles them);
 - an idle ring's token rests with the leader, not a little with everyone, until it is woken or the hold
   timeout runs out;
@@ -369,6 +371,14 @@ class Machine:
         self._joins_seen[join.sender] = stamp
         return True
 
+    def _absorb(self, join: Join) -> Absorbed:
+        before = set(self._gathering.fail_set)
+        absorbed = self._gathering.absorb(join)
+        suspects = self._gathering.fail_set - before
+        if suspects and self._output.traces("suspect"):
+            self._output.trace("suspect", origin=join.sender, members=tuple(sorted(suspects)))
+        return absorbed
+
     def _on_join_in_operational(self, join: Join, _data: bytes) -> None:
         if not self._is_fresh(join):
             return
@@ -377,13 +387,13 @@ class Machine:
         if expelled or late:
             self._output.drop("join that does not concern us")
             return
-        self._gathering.absorb(join)
+        self._absorb(join)
         self._shift_to_gather("join")
 
     def _on_join_in_gather(self, join: Join, _data: bytes) -> None:
         if not self._is_fresh(join):
             return
-        match self._gathering.absorb(join):
+        match self._absorb(join):
             case Absorbed.AGREES:
                 self._try_to_form()
             case Absorbed.CHANGED:
@@ -401,7 +411,7 @@ class Machine:
             return
         self._output.branch("new ring given up by a member")
         self._note_fruitless()
-        self._gathering.absorb(join)
+        self._absorb(join)
         self._shift_to_gather("join")
 
     def _try_to_form(self) -> None:
@@ -476,6 +486,7 @@ class Machine:
         self._output.cancel_timer(Timer.JOIN)
         self._output.cancel_timer(Timer.CONSENSUS)
         self._enter(State.COMMIT, "consensus")
+        self._ticket = self._persist()
         self._pass_commit_token(token._replace(memb_list=self._with_my_entry(token.memb_list)))
 
     def _with_my_entry(self, memb_list: tuple[CommitEntry, ...]) -> tuple[CommitEntry, ...]:
@@ -508,14 +519,16 @@ class Machine:
         self._reset_token_loss()
 
     def _on_commit_token_in_commit(self, token: CommitToken, _data: bytes) -> None:
-        """The second visit: the ring's number goes to stable storage before the token goes on."""
+        """The second visit: the token goes on once the ring's number is on stable storage."""
         assert self.forming is not None
         if not self._is_current(token, self.forming):
             return
         self.forming.my_token_seq = token.token_seq + 1
         self._ordering.clock.witness(token.timestamp)
-        self._held_commit_token = token
-        self._ticket = self._persist()
+        if self._ticket:
+            self._held_commit_token = token
+        else:
+            self._shift_to_recover(token)
 
     def _is_current(self, token: CommitToken, forming: Ring) -> bool:
         if token.ring_id != forming.ring_id or token.token_seq < forming.my_token_seq:

@@ -36,7 +36,7 @@ class Row(NamedTuple):
     configuration_kind: str = ""
     members: tuple[int, ...] = ()
     group: str = ""
-    count: int = 0
+    count: int = 0  # type: ignore[assignment]
     bytes: int = 0
     detail: str = ""
 
@@ -62,6 +62,7 @@ PROTOCOL_KINDS = DELIVERY_KINDS | frozenset(
         "token",  # a token visit: seq, count = token_seq, detail = "aru=… …"
         "retransmit",
         "safe",  # seq: everything up to it is at every member
+        "suspect",  # members: who is newly in my_fail_set; origin: whose Join said so, or the node itself
         "drop",  # detail: the reason
     }
 )

@@ -77,8 +77,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "ring number persisted after the token has left",
         "machine",
-        "self._held_commit_token = token\n        self._ticket = self._persist()",
-        "self._shift_to_recover(token)\n        self._persist()",
+        "if self._ticket:",
+        "if self._ticket < 0:",
     ),
     Mutant(
         "restart on the number of the last ring",

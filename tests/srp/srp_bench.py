@@ -1,0 +1,280 @@
+"""A bench for a few endpoints: packets pass by hand, in order and at no cost, and time stands still.
+
+`world` is for whole runs; here a test stops between two packets, looks, and decides what comes next.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from totempole.effects import (
+    CancelTimer,
+    Deliver,
+    Effect,
+    InstallConfiguration,
+    Persist,
+    SetTimer,
+    Trace,
+    Transmit,
+)
+from totempole.segment import Cutter
+from totempole.srp import Endpoint, RingConfig
+from totempole.srp.ring import Held
+from totempole.srp.states import State, Timer
+from totempole.types import NO_RING, Configuration, ProcessorId, RingId, Service
+from totempole.wire import Codec
+from totempole.wire.packets import Join, Packet, RegularMessage
+
+STEPS_MAX = 100_000
+KINDS = frozenset({"branch", "drop", "state"})
+
+RING = RingId(4, 1)
+OLD_RING = RingId(8, 1)
+
+_E = TypeVar("_E")
+
+
+def message(
+    seq: int,
+    sender: ProcessorId = 1,
+    service: Service = Service.AGREED,
+    ring_id: RingId = RING,
+    recovered: bool = False,
+    contents: bytes = b"",
+    timestamp: int = 0,
+    after_token: bool = False,
+) -> RegularMessage:
+    return RegularMessage(
+        sender=sender,
+        incarnation=1,
+        ring_id=ring_id,
+        seq=seq,
+        number=seq,
+        service=service,
+        timestamp=timestamp,
+        src_sender=sender,
+        src_ring_id=NO_RING,
+        groups=(),
+        after_token=after_token,
+        recovered=recovered,
+        contents=contents or b"%d" % seq,
+    )
+
+
+def held(seq: int, sender: ProcessorId = 1, service: Service = Service.AGREED, **fields: object) -> Held:
+    return Held(message(seq, sender, service, **fields), b"data %d" % seq)  # type: ignore[arg-type]
+
+
+class Bench:
+    """Endpoints, the wire between them, their disks and their timers."""
+
+    def __init__(self, processors: Iterable[ProcessorId], config: RingConfig | None = None) -> None:
+        self.config = config or RingConfig()
+        self.now_us = 0
+        self.disk: dict[ProcessorId, dict[str, int]] = {}
+        self.wire: deque[tuple[ProcessorId, ProcessorId, Transmit]] = deque()
+        self.timers: dict[ProcessorId, dict[Timer, int]] = {}
+        self.effects: dict[ProcessorId, list[Effect]] = {}
+        self.unwritten: dict[ProcessorId, list[Persist]] = {}
+        self.disk_stands_still = False
+        self.lost: Callable[[ProcessorId, ProcessorId, Packet], bool] = lambda source, to, packet: False
+        self.codec = Codec(self.config.cluster_id, self.config.ring_kind)
+        self.outside = Cutter(self.config.segment_bytes, 999, 1)
+        self.endpoints: dict[ProcessorId, Endpoint] = {}
+        for me in processors:
+            self.add(me)
+
+    def __getitem__(self, me: ProcessorId) -> Endpoint:
+        return self.endpoints[me]
+
+    # Processors
+
+    def add(self, me: ProcessorId) -> None:
+        """A processor that is about to start, or to start again from its disk."""
+        stable = self.disk.setdefault(me, {})
+        self.endpoints[me] = Endpoint(me, self.config, dict(stable), KINDS)
+        self.timers[me] = {}
+        self.effects[me] = []
+        self.unwritten[me] = []
+
+    def start(self, *processors: ProcessorId) -> None:
+        for me in processors or tuple(self.endpoints):
+            self.do(me, self[me].start(self.now_us))
+
+    def restart(self, me: ProcessorId) -> None:
+        """Crash and start at once: what was on the wire stays there."""
+        self.add(me)
+        self.start(me)
+
+    def submit(self, me: ProcessorId, payload: bytes, service: Service = Service.AGREED) -> list[Effect]:
+        effects = self[me].submit(self.now_us, payload, service)
+        self.do(me, effects)
+        return effects
+
+    def leave(self, me: ProcessorId) -> None:
+        self.do(me, self[me].leave(self.now_us))
+
+    def hand(self, me: ProcessorId, packet: Packet) -> list[Effect]:
+        """Gives a processor a packet, as if from the network."""
+        datagrams = self.outside.cut_packet(packet, self.codec.encode(packet))
+        effects = self[me].receive(self.now_us, datagrams)
+        self.do(me, effects)
+        return effects
+
+    def expire(self, me: ProcessorId, timer: Timer) -> list[Effect]:
+        self.timers[me].pop(timer, None)
+        effects = self[me].expire(self.now_us, timer)
+        self.do(me, effects)
+        return effects
+
+    def write_out(self, me: ProcessorId) -> None:
+        """The disk completes what it has been asked to write."""
+        pending, self.unwritten[me] = self.unwritten[me], []
+        for persist in pending:
+            self._written(me, persist)
+
+    # Effects
+
+    def do(self, me: ProcessorId, effects: list[Effect]) -> None:
+        self.effects[me] += effects
+        for effect in effects:
+            match effect:
+                case Transmit(to=None):
+                    self.wire.extend((me, to, effect) for to in self.endpoints if to != me)
+                case Transmit(to=to) if to in self.endpoints:
+                    self.wire.append((me, to, effect))
+                case SetTimer(timer=timer, at_us=at_us):
+                    self.timers[me][Timer(timer)] = at_us
+                case CancelTimer(timer=timer):
+                    self.timers[me].pop(Timer(timer), None)
+                case Persist() if self.disk_stands_still:
+                    self.unwritten[me].append(effect)
+                case Persist():
+                    self._written(me, effect)
+
+    def _written(self, me: ProcessorId, persist: Persist) -> None:
+        self.disk[me].update(persist.values)
+        self.do(me, self[me].persisted(self.now_us, persist.ticket))
+
+    # Running
+
+    def step(self) -> bool:
+        """Passes one packet on; false if the wire is empty."""
+        if not self.wire:
+            return False
+        source, to, transmit = self.wire.popleft()
+        if not self.lost(source, to, transmit.packet):
+            self.do(to, self[to].receive(self.now_us, transmit.datagrams))
+        return True
+
+    def pump(self, until: Callable[[], bool] = lambda: False) -> None:
+        """Passes packets until the wire is empty (an idle ring's token rests) or `until` holds."""
+        for _ in range(STEPS_MAX):
+            if until() or not self.step():
+                return
+        raise AssertionError("the wire never falls silent")
+
+    def rotate(self, packets: int) -> None:
+        """Passes this many packets."""
+        for _ in range(packets):
+            self.step()
+
+    def advance(self, duration_us: int, until: Callable[[], bool] = lambda: False) -> None:
+        """Lets time pass: timers expire in order, and packets take none."""
+        stop_us = self.now_us + duration_us
+        self.pump(until)
+        while not until() and (due := self._next_timer()) is not None and due[0] <= stop_us:
+            self.now_us, me, timer = max(self.now_us, due[0]), due[1], due[2]
+            self.expire(me, timer)
+            self.pump(until)
+        if not until():
+            self.now_us = stop_us
+
+    def _next_timer(self) -> tuple[int, ProcessorId, Timer] | None:
+        return min(
+            ((at_us, me, timer) for me, timers in self.timers.items() for timer, at_us in timers.items()),
+            default=None,
+        )
+
+    def form(self) -> None:
+        """Starts everyone and brings them into one ring, at rest."""
+        self.start()
+        everyone = tuple(sorted(self.endpoints))
+        self.advance(
+            5_000_000, until=lambda: all(self.ring_of(me) == everyone for me in self.endpoints)
+        )
+        assert all(self.ring_of(me) == everyone for me in self.endpoints)
+        self.pump()
+
+    # What has happened
+
+    def ring_of(self, me: ProcessorId) -> tuple[ProcessorId, ...]:
+        """The ring that a processor is on; nothing while it is on none."""
+        operational = self[me].state is State.OPERATIONAL
+        return self[me].machine.installed.members if operational else ()
+
+    def of_kind(self, me: ProcessorId, kind: type[_E]) -> list[_E]:
+        return [effect for effect in self.effects[me] if isinstance(effect, kind)]
+
+    def delivered(self, me: ProcessorId) -> list[bytes]:
+        return [bytes(deliver.payload) for deliver in self.of_kind(me, Deliver)]
+
+    def configurations(self, me: ProcessorId) -> list[Configuration]:
+        return [install.configuration for install in self.of_kind(me, InstallConfiguration)]
+
+    def traced(self, me: ProcessorId, kind: str) -> list[str]:
+        return [row.columns["detail"] for row in self.of_kind(me, Trace) if row.kind == kind]
+
+    def forget(self) -> None:
+        """Forgets past effects, so that a test sees only what comes."""
+        for effects in self.effects.values():
+            effects.clear()
+
+
+def alone_in(state: State, config: RingConfig | None = None) -> Bench:
+    """A bench with processor 1 alone, in this state."""
+    bench = Bench([1], config)
+    bench.start()
+    if state is State.STARTING:
+        bench = Bench([1], config)
+        bench.disk_stands_still = True
+        bench.start()
+    elif state in (State.COMMIT, State.RECOVER):
+        bench = Bench([1], config)
+        bench.disk_stands_still = state is State.COMMIT
+        bench.start()
+        bench.write_out(1)
+        bench.pump(until=lambda: bench[1].state is state)
+    else:
+        bench.pump()
+        assert bench[1].state is State.OPERATIONAL
+        if state is State.GATHER:
+            bench.hand(1, join_of(2, {2}, ring_seq=8))
+        elif state is State.LEFT:
+            bench.leave(1)
+    assert bench[1].state is state, bench[1].state
+    return bench
+
+
+def join_of(
+    sender: ProcessorId,
+    proc_set: Iterable[ProcessorId],
+    fail_set: Iterable[ProcessorId] = (),
+    *,
+    counter: int = 1,
+    incarnation: int = 1,
+    ring_seq: int = 0,
+    rotation_count: int = 0,
+) -> Join:
+    return Join(
+        sender=sender,
+        incarnation=incarnation,
+        counter=counter,
+        ring_seq=ring_seq,
+        future_ring_seq=ring_seq,
+        proc_set=frozenset(proc_set),
+        fail_set=frozenset(fail_set),
+        rotation_count=rotation_count,
+    )
