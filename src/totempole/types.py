@@ -63,7 +63,7 @@ class Configuration(NamedTuple):
 
 
 class MessageId(NamedTuple):
-    """Names a message for as long as anyone may remember it: the originator, its life, and a counter in it."""
+    """Names a message for as long as anyone may remember it: its originator, that one's life, a counter."""
 
     origin: ProcessorId
     incarnation: int

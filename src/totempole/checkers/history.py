@@ -127,7 +127,10 @@ class History:
             if kind == "fault":  # done to the node, not by it: it may not even have started
                 self.by_node.setdefault(row.node, [])
                 continue
-            if life is None or life.node != row.node or life.incarnation != row.incarnation:
+            if kind == "restart":
+                # A life that ended before its first write leaves its incarnation to the next.
+                life = self._new_life(row)
+            elif life is None or life.node != row.node or life.incarnation != row.incarnation:
                 life = self._life(row)
             if kind == "deliver":
                 self.deliveries.append(row)
@@ -157,8 +160,11 @@ class History:
         for life in reversed(lives):
             if life.incarnation == row.incarnation:
                 return life
+        return self._new_life(row)
+
+    def _new_life(self, row: Row) -> Life:
         life = Life(row.node, row.incarnation)
-        lives.append(life)
+        self.by_node.setdefault(row.node, []).append(life)
         self.lives.append(life)
         return life
 

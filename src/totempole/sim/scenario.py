@@ -17,6 +17,7 @@ The language, one command a line:
     at 2s send p 20 size=1000 safe
     at 2s load p rate=100 size=1000 safe=0.5 until=5s shape=poisson
     at 2s drop-next token from p to q count=1
+    at 2s when "promise given" by q after 1 partition (q) (r)
     at 3s expect members p (p q r)
     end 10s
     expect configurations q: {p q r} [q r] {q r}

@@ -56,7 +56,7 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class Heal:
-    """`heal`: partitions, cuts and `drop-next` end"""
+    """`heal`: partitions, cuts, `drop-next` and `when` end"""
 
     def text(self, name: Namer) -> str:
         return "heal"
@@ -147,6 +147,29 @@ class DropNext:
         return " ".join([*words, f"count={self.count}"])
 
 
+Ambush = OnProcessor | OnLink | Partition | Heal | Slow | DropNext
+"""What can be made to happen at a moment of the protocol's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class When:
+    """`when "promise given" [by p] [after 2] crash q`: once, at the next `state` or `branch` row of the trace
+    that says so, those skipped that `after` counts; `heal` calls it off"""
+
+    says: str
+    action: Ambush
+    by: ProcessorId | None = None
+    after: int = 0
+
+    def text(self, name: Namer) -> str:
+        words = [f'when "{self.says}"']
+        if self.by is not None:
+            words.append(f"by {name(self.by)}")
+        if self.after:
+            words.append(f"after {self.after}")
+        return " ".join([*words, self.action.text(name)])
+
+
 @dataclass(frozen=True, slots=True)
 class ExpectMembers:
     """`expect members p (p q r)`: p's regular configuration at that time"""
@@ -201,7 +224,7 @@ class ExpectSettled:
         return f"expect settled {time_text(self.within_us)}"
 
 
-Fault = OnProcessor | OnLink | Partition | Heal | Slow | SetCondition | DropNext
+Fault = OnProcessor | OnLink | Partition | Heal | Slow | SetCondition | DropNext | When
 Expectation = ExpectMembers | ExpectConfigurations | ExpectDelivered | ExpectCheckers | ExpectSettled
 Action = Fault | Send | Traffic | Expectation
 

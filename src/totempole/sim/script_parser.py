@@ -18,6 +18,7 @@ from totempole.sim.script import (
     PROCESSOR_VERBS,
     SHAPES,
     Action,
+    Ambush,
     DropNext,
     ExpectCheckers,
     ExpectConfigurations,
@@ -35,11 +36,13 @@ from totempole.sim.script import (
     Slow,
     Step,
     Traffic,
+    When,
 )
 from totempole.sim.settings_text import BadValue, parse_fields, parse_number, parse_time, split_pair
 from totempole.srp.config import RingConfig
 from totempole.types import PROCESSOR_MAX, ProcessorId, RingKind, Service
 
+WHEN = re.compile(r'"([^"]+)"(?: by (\S+))?(?: after (\d+))? (\S+)( .*)?')
 MEMBERS = re.compile(r"\(([^()]*)\)")
 CONFIGURATIONS = re.compile(r"\{([^{}]*)\}|\[([^\[\]]*)\]")
 
@@ -276,6 +279,16 @@ class _Parser:
         pairs = dict(split_pair(word, ("count",)) for word in words[1:])
         return DropNext(kind, source, to, parse_number(pairs.get("count", "1"), 1, whole=True))
 
+    def _when(self, verb: str, rest: str) -> When:
+        found = WHEN.fullmatch(rest)
+        if not found:
+            raise BadValue('write `when "promise given" [by p] [after 2] crash q`')
+        says, by, after, word, arguments = found.groups()
+        if word not in _AMBUSHES:
+            raise BadValue(f"{word!r} cannot wait for a moment: give one of {', '.join(_AMBUSHES)}")
+        action = _AMBUSHES[word](self, word, (arguments or "").strip())
+        return When(says, action, self._processor(by) if by else None, int(after or 0))
+
     # Expectations
 
     def _expect(self, verb: str, rest: str) -> Action:
@@ -365,17 +378,22 @@ _HEADERS: dict[str, Callable[[_Parser, str], None]] = {
     **dict.fromkeys(TUNABLES, lambda parser, rest: None),
 }
 
-_ACTIONS: dict[str, Callable[[_Parser, str, str], Action]] = {
+_AMBUSHES: dict[str, Callable[[_Parser, str, str], Ambush]] = {
     **dict.fromkeys(PROCESSOR_VERBS, _Parser._on_processor),
     **dict.fromkeys(LINK_VERBS, _Parser._on_link),
     "partition": _Parser._partition,
     "heal": _Parser._heal,
     "slow": _Parser._slow,
+    "drop-next": _Parser._drop_next,
+}
+
+_ACTIONS: dict[str, Callable[[_Parser, str, str], Action]] = {
+    **_AMBUSHES,
     "loss": _Parser._loss,
     "condition": _Parser._condition,
     "send": _Parser._send,
     "load": _Parser._load,
-    "drop-next": _Parser._drop_next,
+    "when": _Parser._when,
     "expect": _Parser._expect,
 }
 

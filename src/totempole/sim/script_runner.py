@@ -29,11 +29,12 @@ from totempole.sim.script import (
     Slow,
     Step,
     Traffic,
+    When,
     configuration_text,
 )
 from totempole.sim.script_parser import ring_config
 from totempole.sim.settings_text import time_text
-from totempole.sim.world import World
+from totempole.sim.world import Ambush, World
 from totempole.trace.schema import Row
 from totempole.types import ConfigurationKind
 
@@ -131,6 +132,8 @@ def perform(world: World, action: Action) -> None:
             world.set_condition(condition, source, target)
         case DropNext(kind, source_or_none, to, count):
             world.drop_next(DropRule(kind, source_or_none, to, count))
+        case When(says, ambush, by, after):
+            world.ambush(Ambush(says, lambda: perform(world, ambush), by, after))
         case Send(processor, count, size, service):
             Burst(world, processor, count, size=size, service=service).start()
         case Traffic():

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from random import Random
 
 from totempole.sim.clock import Scheduler
@@ -21,6 +22,22 @@ from totempole.trace.schema import LEVELS, Row
 from totempole.types import ProcessorId, Service
 
 Components = Iterable[Iterable[ProcessorId]]
+
+
+@dataclass(slots=True)
+class Ambush:
+    """Something to do, once, at the next state or branch of the trace that says so."""
+
+    says: str
+    strike: Callable[[], None]
+    by: ProcessorId | None = None
+    skip: int = 0
+
+    def meets(self, row: Row) -> bool:
+        if self.says not in row.detail or self.by not in (None, row.node):
+            return False
+        self.skip -= 1
+        return self.skip < 0
 
 
 class World:
@@ -53,7 +70,8 @@ class World:
         self.scheduler = Scheduler()
         self.names = dict(names or {})
         self._level = level
-        self._recorder = Recorder(self.run, 0, level, self.rows.append)
+        self._ambushes: list[Ambush] = []
+        self._recorder = Recorder(self.run, 0, level, self._keep)
         self.medium = Medium(
             self.scheduler, self.random("medium"), condition=condition, lans=lans, report=self._report
         )
@@ -76,7 +94,7 @@ class World:
             self._add(me, _config_of(config, me), disk or DiskSpeed(), clock)
 
     def _add(self, me: ProcessorId, config: RingConfig, speed: DiskSpeed, clock: LocalClock) -> None:
-        recorder = Recorder(self.run, me, self._level, self.rows.append)
+        recorder = Recorder(self.run, me, self._level, self._keep)
         disk = Disk(self.scheduler, self.random(f"disk {me}"), speed)
         self.hosts[me] = Host(me, config, self.around, recorder, disk, clock)
         self.medium.attach(me, self.hosts[me])
@@ -164,8 +182,9 @@ class World:
         self.medium.partition(parts, network)
 
     def heal(self, network: int | None = None) -> None:
-        """End all partitions and cuts, and forget what was still to be dropped."""
+        """End all partitions and cuts; what was still to be dropped and every ambush is called off."""
         self._fault("heal")
+        self._ambushes.clear()
         self.medium.heal(network)
 
     def cut(self, source: ProcessorId, target: ProcessorId, network: int | None = None) -> None:
@@ -193,6 +212,20 @@ class World:
         to = "" if rule.to is None else f" to {self._name(rule.to)}"
         self._fault("drop-next", f"{rule.kind} from {source}{to} count={rule.count}")
         self.medium.drop_next(rule)
+
+    # Ambushes
+
+    def ambush(self, ambush: Ambush) -> None:
+        self._fault("ambush", f"at {ambush.says!r}")
+        self._ambushes.append(ambush)
+
+    def _keep(self, row: Row) -> None:
+        self.rows.append(row)
+        if self._ambushes and row.kind in ("state", "branch"):
+            for ambush in [each for each in self._ambushes if each.meets(row)]:
+                self._ambushes.remove(ambush)
+                # Not now: the processor is in the middle of an input.
+                self.scheduler.at(self.now_us, ambush.strike)
 
     def _report(self, source: ProcessorId, rule: DropRule) -> None:
         to = "" if rule.to is None else f" to {self._name(rule.to)}"

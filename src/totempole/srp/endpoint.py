@@ -74,10 +74,11 @@ class Endpoint:
     def submit(
         self, now_us: int, payload: bytes, service: Service, groups: tuple[int, ...] = ()
     ) -> list[Effect]:
-        if len(payload) > self._config.packet_bytes_max:
+        limit = self._config.packet_bytes_max
+        if len(payload) > limit:
             raise ConfigurationError(
-                f"a payload of {len(payload)} bytes exceeds packet_bytes_max = {self._config.packet_bytes_max}: "
-                "send less at once, or let the group layer cut it up"
+                f"a payload of {len(payload)} bytes exceeds packet_bytes_max = {limit}: send less at once, "
+                "or let the group layer cut it up"
             )
         self._output.now_us = now_us
         if not self.machine.accepts_submissions:

@@ -69,7 +69,7 @@ class RegularToken(NamedTuple):
 
 
 class Join(NamedTuple):
-    """000 §4.2. `counter` counts the sender's Joins in this incarnation, so that a replay is known for one."""
+    """000 §4.2. `counter` counts the sender's Joins in this incarnation, so that a replay is known."""
 
     sender: ProcessorId
     incarnation: int
@@ -89,7 +89,7 @@ class CommitEntry(NamedTuple):
     old_ring_aru: int
     high_delivered: int
     deliver_memb: tuple[ProcessorId, ...]
-    """The promise of 000 "Failure of Recovery", by name; empty while none is given (my_received_flg false)."""
+    """The promise of 000 "Failure of Recovery", by name; empty while my_received_flg is false."""
     gateway: bool = False
     filled: bool = False
 

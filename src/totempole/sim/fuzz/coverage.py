@@ -1,4 +1,4 @@
-"""What a run reached: faults that fired, state transitions, rare branches. A search that misses one says so."""
+"""What a run reached: faults that fired, state transitions, rare branches. A search says what it missed."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ FAULTS = (
     "cut",
     "condition",
     "drop-next",
+    "ambush",
 )
 
 FATES = (

@@ -12,6 +12,7 @@ from random import Random
 from totempole.sim.conditions import Buffers, Condition, Costs, DiskSpeed
 from totempole.sim.script import (
     Action,
+    Ambush,
     DropNext,
     ExpectSettled,
     Heal,
@@ -25,6 +26,7 @@ from totempole.sim.script import (
     Slow,
     Step,
     Traffic,
+    When,
 )
 from totempole.types import ProcessorId, RingKind, Service
 
@@ -175,11 +177,14 @@ class _Planner:
     def _someone(self) -> ProcessorId:
         return self._random.choice(self._all)
 
-    def partition(self, at_us: int) -> None:
+    def _parts(self) -> Partition:
         parts: list[list[ProcessorId]] = [[] for _ in range(self._random.choice((2, 2, 3)))]
         for me in self._all:
             self._random.choice(parts).append(me)
-        self._at(at_us, Partition(tuple(tuple(part) for part in parts if part)))
+        return Partition(tuple(tuple(part) for part in parts if part))
+
+    def partition(self, at_us: int) -> None:
+        self._at(at_us, self._parts())
 
     def heal(self, at_us: int) -> None:
         self._at(at_us, Heal())
@@ -239,8 +244,9 @@ class _Planner:
         self._at(self._later(at_us, 50 * MS, 1_500 * MS), SetCondition(self._clean(), target=me))
 
     def sluggish(self, at_us: int) -> None:
-        """Delays beyond the timeouts on all links from one processor."""
+        """Delays beyond the timeouts on all links from one processor, with much under way."""
         me = self._someone()
+        self._at(at_us, Send(me, 20, 50, Service.AGREED))
         delay_us = (self._token_loss_us // 4, 2 * self._token_loss_us)
         self._at(at_us, SetCondition(Condition(delay_us=delay_us), source=me))
         self._at(self._later(at_us, 50 * MS, 1_000 * MS), SetCondition(self._clean(), source=me))
@@ -253,10 +259,74 @@ class _Planner:
         to = self._someone() if self._random.random() < 0.3 else None
         self._at(at_us, DropNext(kind, self._someone(), to, self._random.choice((1, 2, 8))))
 
+    def stillborn(self, at_us: int) -> None:
+        """Crash again before the first write of the new life is done."""
+        me = self._someone()
+        self._at(at_us, OnProcessor("crash", me))
+        again_us = at_us + self._random.randint(MS, 100 * MS)
+        self._at(again_us, OnProcessor("restart", me))
+        self._at(again_us + self._random.randint(10, 300), OnProcessor("crash", me))
+        self._at(self._later(again_us, 10 * MS, 1_000 * MS), OnProcessor("restart", me))
+
+    def ambush(self, at_us: int) -> None:
+        """Something goes wrong at the worst moment of a membership change."""
+        random = self._random
+        who = self._someone()
+        action: Ambush = random.choice(
+            (
+                self._parts(),
+                self._parts(),
+                OnProcessor("crash", who),
+                DropNext("token", None, None, 9),
+                DropNext("commit-token", None, None, 9),
+            )
+        )
+        self._at(at_us, When(random.choice(WORST_MOMENTS), action, None, random.choice((0, 0, 1, 2, 3))))
+        if isinstance(action, OnProcessor):
+            self._at(self._later(at_us, 300 * MS, 2 * S), OnProcessor("restart", who))
+
+    def gap(self, at_us: int) -> None:
+        """Messages that only their sender has, others after them, and then the sender is gone.
+
+        What is left of the ring recovers around the gap, and is interrupted while it does.
+        """
+        random = self._random
+        lost = self._someone()
+        unheard = Condition(loss=1.0, token_loss=0.0, delay_us=self._delay_us)
+        self._at(at_us, SetCondition(unheard, source=lost))
+        for me in self._all:
+            self._at(
+                at_us, Send(me, random.randint(2, 10), 20, random.choice((Service.AGREED, Service.SAFE)))
+            )
+        gone_us = at_us + random.randint(2, 30) * self._delay_us[1]
+        self._at(gone_us, OnProcessor("crash", lost))
+        self._at(
+            gone_us,
+            When(
+                random.choice(("recover>operational", "promise given")),
+                self._parts(),
+                None,
+                random.choice((0, 0, 1, 2)),
+            ),
+        )
+        back_us = self._later(gone_us, 300 * MS, 2 * S)
+        self._at(back_us, SetCondition(self._clean(), source=lost))
+        self._at(back_us, OnProcessor("restart", lost))
+        self._at(self._later(back_us, 0, S), Heal())
+
     def lose_the_token(self, at_us: int) -> None:
         """Until the ring gives up: every copy that one processor sends."""
         self._at(at_us, DropNext("token", self._someone(), None, 9))
 
+
+WORST_MOMENTS = (
+    "gather>commit",
+    "commit>recover",
+    "promise given",
+    "recover>operational",
+    "recovery failed",
+    "operational>gather",
+)
 
 Injector = Callable[[_Planner, int], None]
 
@@ -277,9 +347,15 @@ FAULTS: tuple[Injector, ...] = (
     _Planner.sluggish,
     _Planner.pick_off,
     _Planner.lose_the_token,
+    _Planner.stillborn,
+    _Planner.ambush,
+    _Planner.ambush,
+    _Planner.gap,
+    _Planner.gap,
 )
 
 CASCADES: tuple[Injector, ...] = (
+    _Planner.ambush,
     _Planner.partition,
     _Planner.heal,
     _Planner.crash,

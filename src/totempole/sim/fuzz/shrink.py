@@ -77,7 +77,7 @@ class Shrinker:
                 self._try(replace(self.best, steps=tuple(steps)))
 
     def _drop_processors(self) -> None:
-        for name, processor in self.best.processors:
+        for _, processor in self.best.processors:
             others = tuple(item for item in self.best.processors if item[1] != processor)
             steps = tuple(step for step in self.best.steps if not _mentions(step, processor))
             if others:

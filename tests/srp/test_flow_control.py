@@ -1,0 +1,146 @@
+"""Flow control (000 §4.4): the window of a rotation, in packets and in bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from srp_bench import RING
+
+from totempole.srp.config import RingConfig
+from totempole.srp.flow import FlowControl
+from totempole.wire.packets import RegularToken
+
+CONFIG = RingConfig(
+    window_packets=20,
+    each_time_packets=8,
+    window_bytes=200_000,
+    each_time_bytes=80_000,
+    outstanding_packets_max=30,
+)
+
+
+def token(
+    seq: int = 0, aru: int | None = None, retrans_round: int = 0, bytes_round: int = 0
+) -> RegularToken:
+    aru = seq if aru is None else aru
+    return RegularToken(1, 1, RING, 1, seq, aru, retrans_round=retrans_round, bytes_round=bytes_round)
+
+
+@pytest.mark.parametrize(("members", "share"), [(1, 8), (2, 8), (3, 6), (4, 5), (20, 1), (21, 1), (100, 1)])
+def test_a_visit_takes_each_time_or_its_share_of_the_window(members: int, share: int) -> None:
+    assert FlowControl(CONFIG, members).allowance(token()).new_packets == share
+
+
+@pytest.mark.parametrize(("others_sent", "allowed"), [(0, 8), (12, 8), (13, 7), (19, 1), (20, 0), (35, 0)])
+def test_what_others_sent_since_the_last_visit_counts_against_the_window(
+    others_sent: int, allowed: int
+) -> None:
+    flow = FlowControl(CONFIG, 2)
+    flow.account(token(seq=100), 105, 0, 0)
+    assert flow.allowance(token(seq=105 + others_sent)).new_packets == allowed
+
+
+def test_what_this_processor_sent_itself_does_not_count() -> None:
+    flow = FlowControl(CONFIG, 2)
+    flow.account(token(seq=100), 108, 0, 50_000)
+    assert flow.allowance(token(seq=108, bytes_round=50_000)) == FlowControl(CONFIG, 2).allowance(token())
+
+
+def test_retransmissions_of_others_count_and_my_own_do_not() -> None:
+    flow = FlowControl(CONFIG, 2)
+    retrans_round, _ = flow.account(token(), 0, 4, 0)
+    assert retrans_round == 4
+    assert flow.allowance(token(retrans_round=4)).new_packets == 8
+    assert flow.allowance(token(retrans_round=4 + 15)).new_packets == 5
+
+
+def test_the_round_counters_forget_a_visit_after_one_rotation() -> None:
+    """000 §4.4: subtract last_retrans, add what was retransmitted on this visit."""
+    flow = FlowControl(CONFIG, 2)
+    assert flow.account(token(retrans_round=3, bytes_round=500), 10, 2, 70) == (5, 570)
+    assert flow.account(token(retrans_round=5, bytes_round=570), 10, 1, 30) == (4, 530)
+    assert flow.account(token(retrans_round=1, bytes_round=30), 10, 0, 0) == (0, 0)
+
+
+def test_the_round_counters_never_fall_below_zero() -> None:
+    flow = FlowControl(CONFIG, 2)
+    flow.account(token(), 0, 9, 900)
+    assert flow.account(token(retrans_round=2, bytes_round=10), 0, 1, 5) == (1, 5)
+
+
+def test_one_retransmission_is_always_allowed() -> None:
+    flow = FlowControl(CONFIG, 2)
+    allowance = flow.allowance(token(seq=500, aru=0, retrans_round=90))
+    assert (allowance.packets, allowance.new_packets) == (1, 0)
+
+
+@pytest.mark.parametrize(("outstanding", "allowed"), [(0, 8), (22, 8), (23, 7), (29, 1), (30, 0), (99, 0)])
+def test_new_packets_wait_while_too_many_are_outstanding(outstanding: int, allowed: int) -> None:
+    flow = FlowControl(CONFIG, 2)
+    flow.account(token(seq=200), 200, 0, 0)
+    assert flow.allowance(token(seq=200, aru=200 - outstanding)).new_packets == allowed
+
+
+@pytest.mark.parametrize(
+    ("members", "others_bytes", "allowed"),
+    [(2, 0, 80_000), (4, 0, 50_000), (2, 150_000, 50_000), (2, 200_000, 1), (2, 900_000, 1)],
+)
+def test_bytes_are_shared_as_packets_are_and_one_packet_is_always_allowed(
+    members: int, others_bytes: int, allowed: int
+) -> None:
+    flow = FlowControl(CONFIG, members)
+    assert flow.allowance(token(bytes_round=others_bytes)).bytes == allowed
+
+
+# A whole ring, saturated
+
+
+def rotations(config: RingConfig, members: int, count: int, lost: Sequence[int] = ()) -> list[list[int]]:
+    """New packets of each member in each rotation, when all have more than enough to send.
+
+    `lost` gives, by turns, how many retransmissions a member is asked for.
+    """
+    flows = [FlowControl(config, members) for _ in range(members)]
+    now = token()
+    sent: list[list[int]] = []
+    for rotation in range(count):
+        row = []
+        for place, flow in enumerate(flows):
+            allowance = flow.allowance(now)
+            requests = lost[(rotation * members + place) % len(lost)] if lost else 0
+            answers = min(requests, allowance.packets)
+            new = max(0, allowance.new_packets - answers)
+            retrans_round, bytes_round = flow.account(now, now.seq + new, answers, 0)
+            now = token(now.seq + new, retrans_round=retrans_round, bytes_round=bytes_round)
+            row.append(new)
+        sent.append(row)
+    return sent
+
+
+@pytest.mark.parametrize("members", [1, 2, 3, 5, 7, 20])
+def test_a_saturated_ring_serves_every_member_alike(members: int) -> None:
+    for row in rotations(CONFIG, members, 10):
+        assert len(set(row)) == 1
+        assert 0 < sum(row) <= CONFIG.window_packets
+
+
+@pytest.mark.parametrize("members", [21, 30, 60])
+def test_a_member_of_a_ring_larger_than_the_window_is_not_starved(members: int) -> None:
+    sent = rotations(CONFIG, members, 3 * members)
+    assert min(sum(row[place] for row in sent) for place in range(members)) > 0
+
+
+def test_the_largest_ring_of_the_default_settings_serves_every_member() -> None:
+    config = RingConfig()
+    sent = rotations(config, config.members_max, 3 * config.members_max)
+    assert min(sum(row[place] for row in sent) for place in range(config.members_max)) > 0
+
+
+@given(st.integers(2, 20), st.lists(st.integers(0, 3), min_size=1, max_size=7))
+def test_a_rotation_never_exceeds_the_window_and_never_stands_still(members: int, lost: list[int]) -> None:
+    sent = rotations(CONFIG, members, 12, lost)
+    assert all(sum(row) <= CONFIG.window_packets for row in sent)
+    assert sum(map(sum, sent)) > 0 or all(lost)

@@ -1,0 +1,124 @@
+"""Timestamps that never run backwards, crashes included (000 §5.1)."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+from srp_bench import Bench, alone_in
+
+from totempole.effects import Deliver, Persist, Transmit
+from totempole.srp.config import RingConfig
+from totempole.srp.states import State
+from totempole.srp.timestamps import TimestampClock
+from totempole.wire.packets import RegularMessage, RegularToken
+
+SMALL = RingConfig(timestamp_interval=20, each_time_packets=10)
+
+
+def test_timestamps_increase_by_one() -> None:
+    clock = TimestampClock(0, 100)
+    first = clock.next()
+    assert [clock.next(), clock.next()] == [first + 1, first + 2]
+
+
+def test_a_timestamp_follows_every_one_that_was_seen() -> None:
+    clock = TimestampClock(0, 100)
+    clock.witness(5_000)
+    assert clock.next() == 5_001
+    clock.witness(17)
+    assert clock.next() == 5_002
+
+
+def test_a_restart_begins_above_all_that_the_last_life_may_have_used() -> None:
+    """Stable storage holds S; the last life stayed below S + timestamp_interval."""
+    first = TimestampClock(0, 100)
+    while not first.outruns_storage(0, 1):
+        first.next()
+    assert TimestampClock(first.stable, 100).next() > first.now
+
+
+def test_storage_is_outrun_when_the_steps_would_reach_the_stored_bound() -> None:
+    clock = TimestampClock(0, 100)
+    bound = clock.stable + 100
+    assert not clock.outruns_storage(0, bound - clock.now - 1)
+    assert clock.outruns_storage(0, bound - clock.now)
+
+
+def test_a_timestamp_seen_on_the_token_counts_as_a_step() -> None:
+    clock = TimestampClock(0, 100)
+    assert not clock.outruns_storage(clock.stable + 98, 1)
+    assert clock.outruns_storage(clock.stable + 99, 1)
+
+
+@given(st.lists(st.one_of(st.integers(1, 10), st.integers(11, 300)), max_size=30), st.booleans())
+def test_no_timestamp_is_used_twice_across_lives(steps: list[int], crash: bool) -> None:
+    """Visits of up to ten steps, tokens from far ahead, and crashes at any time after a write."""
+    clock, stored, last = TimestampClock(0, 40), 40, 0
+    for step in steps:
+        if step > 10:
+            clock.witness(clock.now + step)
+            continue
+        if clock.outruns_storage(0, 11):
+            clock.stable = stored = clock.now
+        for _ in range(step):
+            used = clock.next()
+            assert used > last
+            last = used
+        if crash:
+            clock = TimestampClock(stored, 40)
+            stored = clock.stable
+
+
+# In the machine: the write comes before what it protects
+
+
+def visit_of(bench: Bench, timestamp: int) -> RegularToken:
+    """A token for processor 1, from far ahead in time."""
+    ring = bench[1].machine.installed
+    return RegularToken(1, 1, ring.ring_id, ring.my_token_seq, 0, 0, timestamp=timestamp)
+
+
+def test_a_token_waits_for_the_timestamp_to_be_stored() -> None:
+    bench = alone_in(State.OPERATIONAL, SMALL)
+    bench.expire(1, next(timer for timer in bench.timers[1] if timer.name == "HOLD"))
+    bench.wire.clear()
+    bench.forget()
+    bench.disk_stands_still = True
+    bench.submit(1, b"late")
+    bench.hand(1, visit_of(bench, 10_000))
+    assert [persist.values["timestamp"] for persist in bench.of_kind(1, Persist)] == [10_000]
+    sent = [transmit.packet for transmit in bench.of_kind(1, Transmit)]
+    assert not [packet for packet in sent if isinstance(packet, RegularToken | RegularMessage)]
+    bench.write_out(1)
+    assert [deliver.timestamp for deliver in bench.of_kind(1, Deliver)] == [10_001]
+
+
+def test_timestamps_grow_across_a_crash_however_many_were_used() -> None:
+    bench = alone_in(State.OPERATIONAL, SMALL)
+    for _ in range(3):
+        for number in range(75):
+            bench.submit(1, b"%d" % number)
+        bench.pump()
+        used = [deliver.timestamp for deliver in bench.of_kind(1, Deliver)]
+        assert len(used) == 75
+        assert used == sorted(set(used))
+        bench.restart(1)
+        bench.pump()
+        bench.submit(1, b"after the crash")
+        bench.pump()
+        (after,) = [deliver.timestamp for deliver in bench.of_kind(1, Deliver)]
+        assert after > used[-1]
+        bench.forget()
+
+
+def test_every_message_of_a_ring_has_a_later_timestamp_than_those_before_it() -> None:
+    bench = Bench([1, 2, 3])
+    bench.form()
+    for number in range(30):
+        for me in (1, 2, 3):
+            bench.submit(me, b"%d" % number)
+    bench.pump()
+    for me in (1, 2, 3):
+        timestamps = [deliver.timestamp for deliver in bench.of_kind(me, Deliver)]
+        assert len(timestamps) == 90
+        assert timestamps == sorted(set(timestamps))
