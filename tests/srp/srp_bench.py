@@ -202,9 +202,7 @@ class Bench:
         """Starts everyone and brings them into one ring, at rest."""
         self.start()
         everyone = tuple(sorted(self.endpoints))
-        self.advance(
-            5_000_000, until=lambda: all(self.ring_of(me) == everyone for me in self.endpoints)
-        )
+        self.advance(5_000_000, until=lambda: all(self.ring_of(me) == everyone for me in self.endpoints))
         assert all(self.ring_of(me) == everyone for me in self.endpoints)
         self.pump()
 

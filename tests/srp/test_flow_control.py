@@ -22,9 +22,7 @@ CONFIG = RingConfig(
 )
 
 
-def token(
-    seq: int = 0, aru: int | None = None, retrans_round: int = 0, bytes_round: int = 0
-) -> RegularToken:
+def token(seq: int = 0, aru: int | None = None, retrans_round: int = 0, bytes_round: int = 0) -> RegularToken:
     aru = seq if aru is None else aru
     return RegularToken(1, 1, RING, 1, seq, aru, retrans_round=retrans_round, bytes_round=bytes_round)
 

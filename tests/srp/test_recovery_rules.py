@@ -109,7 +109,9 @@ SPLITS = [
     Split("a gap ends the old configuration", "1a1 3a2 4a1", 0, 0, [1], [3, 4]),
     Split("past a gap only deliver_memb is delivered for", "1a1 3a2 4a4 5a5 6a1", 0, 0, [1], [3, 6]),
     Split("a safe message that nobody delivered ends it too", "1a1 2s2 3a1", 0, 0, [1], [2, 3]),
-    Split("a safe message that someone delivered belongs to the old ring", "1a1 2s2 3a1", 0, 2, [1, 2, 3], []),
+    Split(
+        "a safe message that someone delivered belongs to the old ring", "1a1 2s2 3a1", 0, 2, [1, 2, 3], []
+    ),
     Split("the next safe one above high_ring_delivered does not", "1s1 2s2 3s1", 0, 2, [1, 2], [3]),
     Split("up to the gap all originators are delivered for", "1s4 2a5 3a1 5a4", 0, 0, [], [1, 2, 3]),
     Split("agreed ones behind the safe one wait with it", "1a1 2s4 3a4 5a2 6a4", 0, 0, [1], [2, 3, 5]),
@@ -139,9 +141,7 @@ def test_messages_that_came_to_the_old_ring_by_its_own_recovery_are_not_delivere
 def test_companions_with_the_same_messages_deliver_the_same(data: st.DataObject) -> None:
     """Whatever each had delivered before, both end the old configuration at the same message."""
     letters = data.draw(st.lists(st.tuples(st.booleans(), st.sampled_from("as"), st.sampled_from("1245"))))
-    words = [
-        f"{seq}{service}{sender}" for seq, (here, service, sender) in enumerate(letters, 1) if here
-    ]
+    words = [f"{seq}{service}{sender}" for seq, (here, service, sender) in enumerate(letters, 1) if here]
     safe_up_to = data.draw(st.integers(0, old_ring(" ".join(words)).my_aru))
     ends = []
     for _ in range(2):

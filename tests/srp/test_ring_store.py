@@ -95,7 +95,9 @@ def test_a_message_that_was_released_is_not_taken_in_again() -> None:
 
 
 @given(st.permutations(range(1, 9)), st.sets(st.integers(1, 8)))
-def test_the_order_of_arrival_never_changes_the_order_of_delivery(order: list[int], missing: set[int]) -> None:
+def test_the_order_of_arrival_never_changes_the_order_of_delivery(
+    order: list[int], missing: set[int]
+) -> None:
     ring = ring_of()
     out: list[int] = []
     for seq in order:

@@ -27,7 +27,9 @@ from totempole.wire.packets import (
 FOREIGN = RingId(400, 9)
 
 
-@pytest.mark.parametrize(("event", "state"), list(product(Event, State)), ids=lambda value: value.name.lower())
+@pytest.mark.parametrize(
+    ("event", "state"), list(product(Event, State)), ids=lambda value: value.name.lower()
+)
 def test_every_cell_is_decided(event: Event, state: State) -> None:
     table = {**TABLE, **TIMER_TABLE}
     assert callable(table[event][state])

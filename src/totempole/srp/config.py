@@ -69,7 +69,11 @@ class RingConfig:
         self._order("packet_bytes_max", "each_time_bytes", "a full packet could never be sent")
         self._order("each_time_bytes", "window_bytes", "the window could never be used")
         self._order("each_time_packets", "window_packets", "the window could never be used")
-        self._order("each_time_packets", "timestamp_interval", "one visit would outrun the stored timestamp")
+        if 2 * self.each_time_packets >= self.timestamp_interval:
+            raise ConfigurationError(
+                f"timestamp_interval = {self.timestamp_interval} is used up by two token visits of "
+                f"each_time_packets = {self.each_time_packets}: raise timestamp_interval"
+            )
         self._order("send_queue_ready", "send_queue_max", "push-back would never end")
 
     def _check_number(self, name: str, least: int, most: int) -> None:

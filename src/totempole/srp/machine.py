@@ -92,6 +92,8 @@ class Machine:
         self._held_commit_token: CommitToken | None = None
         self._ticket = 0
         """The write that the held token, or the start, waits for."""
+        self._clock_ticket = 0
+        """The write that moves the bound of the timestamps."""
         self._leaving = False
 
     # Inputs
@@ -101,6 +103,8 @@ class Machine:
         self._ticket = self._persist()
 
     def persisted(self, ticket: int) -> None:
+        if ticket == self._clock_ticket:
+            self._ordering.clock.written()
         if ticket != self._ticket:
             return
         self._ticket = 0
@@ -109,7 +113,7 @@ class Machine:
         elif self._held_commit_token is not None:
             token, self._held_commit_token = self._held_commit_token, None
             self._shift_to_recover(token)
-        elif self._held_token is not None:
+        elif self._held_token is not None and not self._must_wait_for_clock():
             self._visit_held_token()
 
     def receive(self, packet: Packet, data: bytes) -> None:
@@ -168,7 +172,7 @@ class Machine:
                 "incarnation": self._incarnation,
                 "ring_seq": self.ring_id.seq,
                 "future_ring_seq": self.future_ring_seq,
-                "timestamp": self._ordering.clock.stable,
+                "timestamp": self._ordering.clock.to_store,
             }
         )
 
@@ -191,17 +195,26 @@ class Machine:
         ring.my_token_seq = token.token_seq + 1
         self._output.cancel_timer(Timer.TOKEN_RETRANSMISSION)
         self._held_token = token
-        clock = self._ordering.clock
-        if clock.outruns_storage(token.timestamp, self._config.each_time_packets + 1):
-            clock.witness(token.timestamp)
-            clock.stable = clock.now
+        self._ordering.clock.witness(token.timestamp)
+        if self._must_wait_for_clock():
             self._reset_token_loss()
-            self._ticket = self._persist()
         elif self._may_rest(ring, token):
             self._reset_token_loss()
             self._output.set_timer(Timer.HOLD, self._config.idle_hold_us)
         else:
             self._visit_held_token()
+
+    def _must_wait_for_clock(self) -> bool:
+        """000 §5.1: no timestamp is used that stable storage does not cover."""
+        clock = self._ordering.clock
+        steps = self._config.each_time_packets
+        if clock.runs_low(steps):
+            clock.begin_write()
+            self._clock_ticket = self._persist()
+        if clock.outruns_storage(steps):
+            self._ticket = self._clock_ticket
+            return True
+        return False
 
     @property
     def _token_ring(self) -> Ring:

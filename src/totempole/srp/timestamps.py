@@ -1,8 +1,11 @@
 """Timestamps that never run backwards, crashes included (000 §5.1).
 
-Stable storage holds a value S such that no timestamp at or above S + timestamp_interval has been used. Before
-a token visit could reach that, the token waits for a new S; after a restart the clock begins at the old
-bound.
+Stable storage holds a value S such that no timestamp at or above S + timestamp_interval has been used. A
+token visit that could reach that waits for a new S; after a restart the clock begins at the old bound.
+
+Deviation: the next S is written when half the interval is used up, and the token waits only when the write is
+not done by the end of it. Otherwise all members of a busy ring reach the bound in the same rotation, and the
+token waits for their disks one after the other.
 """
 
 from __future__ import annotations
@@ -11,13 +14,14 @@ from __future__ import annotations
 class TimestampClock:
     """my_timestamp and my_stable_timestamp."""
 
-    __slots__ = ("_interval", "now", "stable")
+    __slots__ = ("_interval", "_stable", "now", "to_store")
 
     def __init__(self, stored: int, interval: int) -> None:
         self._interval = interval
-        self.stable = stored + interval
-        """To be on stable storage before the first timestamp is used."""
-        self.now = self.stable
+        self._stable = stored + interval
+        self.to_store = self._stable
+        """What stable storage should hold. At start, it does before the first timestamp is used."""
+        self.now = self._stable
 
     def witness(self, timestamp: int) -> None:
         if timestamp > self.now:
@@ -27,6 +31,20 @@ class TimestampClock:
         self.now += 1
         return self.now
 
-    def outruns_storage(self, witnessed: int, steps: int) -> bool:
+    @property
+    def writing(self) -> bool:
+        return self.to_store != self._stable
+
+    def runs_low(self, steps: int) -> bool:
+        """Whether it is time to write, if this many steps are taken before the next chance."""
+        return not self.writing and self.now + steps >= self._stable + self._interval // 2
+
+    def outruns_storage(self, steps: int) -> bool:
         """Whether this many steps from here would reach what stable storage does not cover."""
-        return max(self.now, witnessed) + steps >= self.stable + self._interval
+        return self.now + steps >= self._stable + self._interval
+
+    def begin_write(self) -> None:
+        self.to_store = self.now
+
+    def written(self) -> None:
+        self._stable = self.to_store

@@ -47,7 +47,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "deliver past a gap",
         "ring",
         "while (held := self.messages.get(self.delivered + 1)) is not None:",
-        "while (held := self.messages.get(min({s for s in self.messages if s > self.delivered}, default=0))):",
+        "while held := self.messages.get(min({s for s in self.messages if s > self.delivered}, default=0)):",
     ),
     Mutant("rebroadcast messages delivered", "ring", "if not message.recovered:", "if message.seq:"),
     Mutant(
@@ -79,8 +79,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "timestamp restarts at zero",
         "timestamps",
-        "self.stable = stored + interval",
-        "self.stable = interval",
+        "self._stable = stored + interval",
+        "self._stable = interval",
     ),
     # 000 §4.2, membership
     Mutant(
@@ -241,7 +241,7 @@ class _MutatingLoader(importlib.abc.MetaPathFinder, importlib.abc.SourceLoader):
         return source.encode()
 
     @staticmethod
-    def source_to_code(data: Any, path: Any = "<string>") -> CodeType:
+    def source_to_code(data: Any, path: Any = "<string>") -> CodeType:  # type: ignore[override]
         """Without the protocol's own assertions: a checker must notice, from outside."""
         return compile(data, path, "exec", dont_inherit=True, optimize=1)
 

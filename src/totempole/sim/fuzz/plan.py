@@ -107,7 +107,7 @@ class _Planner:
             "send_queue_ready": 3,
             "segment_bytes": random.choice((500, 1_400, 9_000)),
             "reassembly_bytes_max": random.choice((150_000, 8_000_000)),
-            "timestamp_interval": random.choice((25, 100, 10_000)),
+            "timestamp_interval": random.choice((10 * each_time, 40 * each_time, 10_000)),
         }
         return tuple(Setting(field, value) for field, value in values.items())
 
