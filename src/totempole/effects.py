@@ -73,7 +73,7 @@ class SafeUpTo(NamedTuple):
 
 
 class PushBack(NamedTuple):
-    """The submission was refused: the send queue is full. `Ready` follows once it has drained."""
+    """The submission was refused: the send queue is full, and `Ready` follows; or the processor leaves."""
 
 
 class Ready(NamedTuple):

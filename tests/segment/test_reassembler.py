@@ -256,14 +256,14 @@ def test_junk_raises_nothing_but_codec_error(junk, claims):
             reassembler.receive(datagram)
 
 
-def test_a_forged_total_conflicts_and_the_first_stands():
+def test_a_forged_total_conflicts_and_both_are_dropped_until_the_true_ones_come_again():
     packet = pattern(500)
     pieces = cut(NAME, packet, SEGMENT_BYTES)
     reassembler = Reassembler(8_000)
     reassembler.receive(pieces[0])
     assert reason(reassembler, segment(501, 100, b"forged")) == "segment conflict"
-    assert reason(reassembler, segment(499, 100, b"forged")) == "segment conflict"
-    assert feed(reassembler, pieces[1:]) == [(NAME, packet)]
+    assert feed(reassembler, pieces[1:]) == []
+    assert feed(reassembler, pieces[:1]) == [(NAME, packet)]
 
 
 def test_a_packet_that_the_codec_refuses_is_forgotten_and_comes_again():

@@ -115,6 +115,7 @@ def test_a_commit_token_that_has_been_given_up_is_discarded_when_it_comes_late()
     assert bench[2].state is State.GATHER
     assert Timer.TOKEN_LOSS in bench.timers[2], "consensus: it waits for the Commit token"
     bench.expire(2, Timer.TOKEN_LOSS)
+    bench.hand(2, join_of(1, {1, 2}, counter=3, ring_seq=12))
     bench.hand(2, commit_token(RingId(12, 1), (1, 2), token_seq=1, filled=False))
     assert bench[2].state is State.GATHER
 

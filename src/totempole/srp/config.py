@@ -6,7 +6,10 @@ from dataclasses import dataclass, field, fields
 
 from totempole.errors import ConfigurationError
 from totempole.types import RingKind
-from totempole.wire.layout import PLAIN_CONTENTS_MAX, PROCESSORS_MAX, REQUESTS_MAX
+from totempole.wire.layout import PACKET_BYTES_MAX, PLAIN_CONTENTS_MAX, PROCESSORS_MAX, REQUESTS_MAX
+
+DATAGRAM_MAX = 65_507
+"""What UDP over IPv4 takes."""
 
 
 def setting(default: int, meaning: str, least: int = 1, most: int = 2**62) -> int:
@@ -55,14 +58,24 @@ class RingConfig:
     packet_bytes_max: int = setting(
         60_000, "contents of one packet, at most", least=64, most=PLAIN_CONTENTS_MAX
     )
-    segment_bytes: int = setting(1_400, "a datagram, header included, at most", least=128)
-    reassembly_bytes_max: int = setting(8_000_000, "memory for packets that have arrived in part")
+    segment_bytes: int = setting(1_400, "a datagram, header included, at most", least=128, most=DATAGRAM_MAX)
+    reassembly_bytes_max: int = setting(
+        8_000_000, "memory for packets that have arrived in part", least=PACKET_BYTES_MAX
+    )
     timestamp_interval: int = setting(10_000, "timestamps covered by one write to stable storage (000 §5.1)")
 
     def __post_init__(self) -> None:
         for item in fields(self):
             if "least" in item.metadata:
                 self._check_number(item.name, item.metadata["least"], item.metadata["most"])
+        if not isinstance(self.ring_kind, RingKind):
+            kinds = ", ".join(kind.name.lower() for kind in RingKind)
+            raise ConfigurationError(f"ring_kind = {self.ring_kind!r}: give one of {kinds}")
+        if self.send_queue_ready >= self.send_queue_max:
+            raise ConfigurationError(
+                f"send_queue_ready = {self.send_queue_ready} is not below send_queue_max = "
+                f"{self.send_queue_max}: push-back would end while the queue is full; lower send_queue_ready"
+            )
         self._order("idle_hold_us", "token_retransmission_us", "the ring would retransmit a held token")
         self._order("token_retransmission_us", "token_loss_us", "a lost token would never be retransmitted")
         self._order("join_us", "consensus_us", "no Join would be repeated")
@@ -74,7 +87,6 @@ class RingConfig:
                 f"timestamp_interval = {self.timestamp_interval} is used up by two token visits of "
                 f"each_time_packets = {self.each_time_packets}: raise timestamp_interval"
             )
-        self._order("send_queue_ready", "send_queue_max", "push-back would never end")
 
     def _check_number(self, name: str, least: int, most: int) -> None:
         value = getattr(self, name)

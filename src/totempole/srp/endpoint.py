@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import cache
 
 from totempole.effects import Effect, PushBack
 from totempole.errors import CodecError, ConfigurationError
@@ -18,9 +19,16 @@ from totempole.srp.ordering import Ordering
 from totempole.srp.output import Output
 from totempole.srp.states import State, Timer
 from totempole.srp.timestamps import TimestampClock
-from totempole.types import PROCESSOR_MAX, ProcessorId, Service
+from totempole.types import PROCESSOR_MAX, ProcessorId, RingKind, Service
 from totempole.wire import Codec
+from totempole.wire.layout import GROUPS_MAX
 from totempole.wire.packets import RegularMessage
+
+
+@cache
+def _codec(cluster_id: int, ring_kind: RingKind) -> Codec:
+    """One for all endpoints of a process: what one of them has just decoded, the next need not."""
+    return Codec(cluster_id, ring_kind)
 
 
 class Endpoint:
@@ -35,7 +43,7 @@ class Endpoint:
         self.incarnation = stable.get("incarnation", 0) + 1
         self.dropped: Counter[str] = Counter()
         self._config = config
-        self._codec = Codec(config.cluster_id, config.ring_kind)
+        self._codec = _codec(config.cluster_id, config.ring_kind)
         self._reassembler = Reassembler(config.reassembly_bytes_max)
         cutter = Cutter(config.segment_bytes, me, self.incarnation)
         self._output = Output(self._codec, cutter, trace_kinds)
@@ -80,6 +88,8 @@ class Endpoint:
                 f"a payload of {len(payload)} bytes exceeds packet_bytes_max = {limit}: send less at once, "
                 "or let the group layer cut it up"
             )
+        if len(groups) > GROUPS_MAX:
+            raise ConfigurationError(f"a message to {len(groups)} groups: name at most {GROUPS_MAX}")
         self._output.now_us = now_us
         if not self.machine.accepts_submissions:
             self._output.add(PushBack())

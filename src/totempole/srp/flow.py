@@ -6,7 +6,8 @@ forwarded the token (new packets by `seq`, retransmissions by `retrans_round`) c
 Deviations:
 - the same rule runs over bytes, because a packet may be 60 bytes or 60 kilobytes;
 - a visit never takes more than its share (window / members). With each_time alone, the first few members of
-  a saturated ring use up the window at each rotation and the last ones never send;
+  a saturated ring use up the window at each rotation and the last ones never send. For the same reason the
+  window holds at least one packet of each member;
 - one retransmission is always allowed, so that a full window cannot stop the repair that would empty it;
 - `outstanding_packets_max` bounds seq - aru, and with it the memory that a slow receiver can cost the others.
 """
@@ -30,11 +31,20 @@ class Allowance(NamedTuple):
 class FlowControl:
     """One processor's view of one ring's window."""
 
-    __slots__ = ("_config", "_last_bytes", "_last_retrans", "_last_seq", "_share_bytes", "_share_packets")
+    __slots__ = (
+        "_config",
+        "_last_bytes",
+        "_last_retrans",
+        "_last_seq",
+        "_share_bytes",
+        "_share_packets",
+        "_window_packets",
+    )
 
     def __init__(self, config: RingConfig, member_count: int) -> None:
         self._config = config
-        self._share_packets = max(1, min(config.each_time_packets, config.window_packets // member_count))
+        self._window_packets = max(config.window_packets, member_count)
+        self._share_packets = min(config.each_time_packets, self._window_packets // member_count)
         self._share_bytes = max(1, min(config.each_time_bytes, config.window_bytes // member_count))
         self._last_seq = 0
         self._last_retrans = 0
@@ -44,7 +54,7 @@ class FlowControl:
         config = self._config
         sent = (token.seq - self._last_seq) + (token.retrans_round - self._last_retrans)
         sent_bytes = token.bytes_round - self._last_bytes
-        packets = min(self._share_packets, config.window_packets - sent)
+        packets = min(self._share_packets, self._window_packets - sent)
         outstanding = config.outstanding_packets_max - (token.seq - token.aru)
         return Allowance(
             packets=max(1, packets),

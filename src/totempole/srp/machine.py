@@ -8,12 +8,13 @@ Deviations, beside those that these modules list:
 - a processor starts on the singleton ring numbered stable + 4, not stable: with the number of its last ring
   it would pass for a member of that ring that has lost all messages;
 - every Join is numbered, and late or repeated ones are dropped; a stale Join cannot fake a consensus;
-- in Gather the Joins are forgotten and the consensus is noted as fruitless when it leads to no ring, whether
-  the Commit token was lost in Gather, Commit or Recover; the paper's second chance is the same in all three;
+- a consensus that leads to no ring is counted alike, whether the token was lost in Gather, Commit or Recover;
 - rotation counts start at zero on reaching consensus, so that processors that never saw the Commit token
   are the weakest, whatever they did on their old ring;
 - the ring's number is written to stable storage from the Commit token's first visit on, and the token waits
   for it at the second: all members write at the same time, not one after the other while the token waits;
+- a Commit token that comes after the Token Loss timeout in Gather is still taken, unless a Join of one of its
+  members shows that the ring has been given up; the paper discards it unseen;
 - Join timeouts do not occur in Commit (figure 4.9 cancels them; figure 4.10 handles them);
 - an idle ring's token rests with the leader, not a little with everyone, until it is woken or the hold
   timeout runs out;
@@ -24,6 +25,7 @@ Deviations, beside those that these modules list:
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from totempole.effects import Stopped, Transmit
 from totempole.srp.config import RingConfig
@@ -48,6 +50,15 @@ from totempole.wire.packets import (
 
 RING_SEQ_STEP = 4
 """000 §4.2: a new ring's number is four above the highest; two below it names the transitional one."""
+
+
+REMEMBERED_MAX = 4_096
+"""Processors outside the ring that one remembers anything about; the oldest are forgotten first."""
+
+
+def _forget_oldest(memory: dict[ProcessorId, Any]) -> None:
+    if len(memory) > REMEMBERED_MAX:
+        del memory[next(iter(memory))]
 
 
 class Machine:
@@ -83,9 +94,13 @@ class Machine:
         self._recovery: Recovery | None = None
         self._promise: frozenset[ProcessorId] = frozenset()
         """my_deliver_memb, once my_received_flg is true; until a ring is installed."""
+        self._my_entry: CommitEntry | None = None
+        """What this processor wrote into the Commit token at its first visit."""
         self._rotation_count = 0
         self._counter = 0
         self._joins_seen: dict[ProcessorId, tuple[int, int]] = {}
+        self._refused: dict[ProcessorId, frozenset[ProcessorId]] = {}
+        """Who did not fit on the ring, and in which company."""
         self._passed: Transmit | None = None
         """The token as last sent, for retransmission."""
         self._held_token: RegularToken | None = None
@@ -193,16 +208,19 @@ class Machine:
             self._output.branch("redundant token")
             return
         ring.my_token_seq = token.token_seq + 1
-        self._output.cancel_timer(Timer.TOKEN_RETRANSMISSION)
         self._held_token = token
         self._ordering.clock.witness(token.timestamp)
         if self._must_wait_for_clock():
-            self._reset_token_loss()
+            self._note_token_is_held()
         elif self._may_rest(ring, token):
-            self._reset_token_loss()
+            self._note_token_is_held()
             self._output.set_timer(Timer.HOLD, self._config.idle_hold_us)
         else:
             self._visit_held_token()
+
+    def _note_token_is_held(self) -> None:
+        self._output.cancel_timer(Timer.TOKEN_RETRANSMISSION)
+        self._reset_token_loss()
 
     def _must_wait_for_clock(self) -> bool:
         """000 §5.1: no timestamp is used that stable storage does not cover."""
@@ -285,15 +303,24 @@ class Machine:
     def _on_foreign_message(self, message: Packet, _data: bytes) -> None:
         """Somebody else is out there. If it is recovering, it is not to be disturbed."""
         recovering = isinstance(message, RegularMessage) and message.recovered
-        if recovering or not self._gathering.add(message.sender):
+        company = self._refused.get(message.sender, ())
+        if recovering or not self._gathering.fits(company) or not self._gathering.add(message.sender):
             self._output.drop("foreign message")
             return
         if isinstance(message, NullMessage) and self.state is State.OPERATIONAL:
             self._output.branch("idle rings meet")
         self._shift_to_gather("foreign message")
 
+    def _refuse(self, processor: ProcessorId, company: frozenset[ProcessorId]) -> None:
+        """The ring is full. Until it is smaller, what that processor says is not worth a new membership."""
+        self._output.branch("no room on the ring")
+        self._refused[processor] = company
+        _forget_oldest(self._refused)
+
     def _on_wake(self, wake: Wake, _data: bytes) -> None:
         if wake.ring_id == self.installed.ring_id:
+            # Whether the token is here or still on its way.
+            self.installed.idle_rounds = 0
             self._release_resting_token()
 
     def _retransmit_token(self) -> None:
@@ -323,7 +350,8 @@ class Machine:
         self._say_farewell("leave timeout")
 
     def _say_farewell(self, reason: str) -> None:
-        self._multicast(Leave(self._me, self._incarnation, self.ring_id))
+        if self.state is not State.STARTING:
+            self._multicast(Leave(self._me, self._incarnation, self.ring_id))
         for timer in Timer:
             self._output.cancel_timer(timer)
         self._forget_token()
@@ -331,8 +359,9 @@ class Machine:
         self._output.add(Stopped())
 
     def _on_leave(self, leave: Leave, _data: bytes) -> None:
-        known = self._joins_seen.get(leave.sender, (0, 0))
-        if leave.sender not in self._gathering.proc_set or leave.incarnation < known[0]:
+        stale = leave.ring_id.seq < self.installed.ring_id.seq
+        if stale or leave.sender not in self._gathering.proc_set:
+            self._output.drop("leave that does not concern us")
             return
         if self._gathering.fail(leave.sender):
             self._output.branch("graceful leave")
@@ -360,21 +389,22 @@ class Machine:
         self._ticket = 0
 
     def _broadcast_join(self) -> None:
+        self._multicast(self._new_join())
+        self._output.set_timer(Timer.JOIN, self._config.join_us)
+
+    def _new_join(self) -> Join:
         self._counter += 1
         proc_set, fail_set = self._gathering.sets
-        self._multicast(
-            Join(
-                sender=self._me,
-                incarnation=self._incarnation,
-                counter=self._counter,
-                ring_seq=self.ring_id.seq,
-                future_ring_seq=self.future_ring_seq,
-                proc_set=proc_set,
-                fail_set=fail_set,
-                rotation_count=self._rotation_count,
-            )
+        return Join(
+            sender=self._me,
+            incarnation=self._incarnation,
+            counter=self._counter,
+            ring_seq=self.ring_id.seq,
+            future_ring_seq=self.future_ring_seq,
+            proc_set=proc_set,
+            fail_set=fail_set,
+            rotation_count=self._rotation_count,
         )
-        self._output.set_timer(Timer.JOIN, self._config.join_us)
 
     def _is_fresh(self, join: Join) -> bool:
         stamp = (join.incarnation, join.counter)
@@ -382,9 +412,12 @@ class Machine:
             self._output.drop("stale join")
             return False
         self._joins_seen[join.sender] = stamp
+        _forget_oldest(self._joins_seen)
         return True
 
     def _absorb(self, join: Join) -> Absorbed:
+        if not self._gathering.fits(join.proc_set):
+            self._refuse(join.sender, join.proc_set)
         before = set(self._gathering.fail_set)
         absorbed = self._gathering.absorb(join)
         suspects = self._gathering.fail_set - before
@@ -399,6 +432,11 @@ class Machine:
         late = join.sender in self._gathering.proc_set and join.ring_seq < self.ring_id.seq
         if expelled or late:
             self._output.drop("join that does not concern us")
+            return
+        if not self._gathering.fits(join.proc_set):
+            self._refuse(join.sender, join.proc_set)
+            # So that it knows who is here, and need not ask again.
+            self._output.send(join.sender, self._new_join())
             return
         self._absorb(join)
         self._shift_to_gather("join")
@@ -423,7 +461,7 @@ class Machine:
             self._output.drop("join that does not concern us")
             return
         self._output.branch("new ring given up by a member")
-        self._note_fruitless()
+        self._gathering.note_fruitless(self._consensus)
         self._absorb(join)
         self._shift_to_gather("join")
 
@@ -431,7 +469,7 @@ class Machine:
         gathering = self._gathering
         if self._consensus is not None or not gathering.consensus:
             return
-        if gathering.fruitless == gathering.sets and len(gathering.candidates) > 1:
+        if gathering.exhausted:
             self._output.branch("same membership twice")
             gathering.fail_the_weakest(self._rotation_count)
             self._shift_to_gather("same membership twice")
@@ -467,19 +505,20 @@ class Machine:
 
     def _on_token_loss_in_gather(self) -> None:
         self._output.branch("commit token lost before it came")
-        self._note_fruitless()
+        self._gathering.note_fruitless(self._consensus)
         self._gathering.joins.clear()
         self._shift_to_gather("token loss")
-
-    def _note_fruitless(self) -> None:
-        """This consensus led to no ring. Reached again unchanged, it costs the weakest its membership."""
-        self._gathering.fruitless = self._consensus
 
     def _on_commit_token_in_gather(self, token: CommitToken, _data: bytes) -> None:
         members = tuple(entry.processor for entry in token.memb_list)
         first_rotation = token.token_seq < len(members)
-        newer = token.ring_id.seq > self.ring_id.seq
-        if first_rotation and newer and members == self._gathering.candidates:
+        newer = token.ring_id.seq > max(self.ring_id.seq, self._gathering.highest_ring_seq())
+        if (
+            first_rotation
+            and newer
+            and members == self._gathering.candidates
+            and not self._gathering.exhausted
+        ):
             self._consensus = self._gathering.sets
             self._shift_to_commit(token)
         else:
@@ -500,11 +539,13 @@ class Machine:
         self._output.cancel_timer(Timer.CONSENSUS)
         self._enter(State.COMMIT, "consensus")
         self._ticket = self._persist()
-        self._pass_commit_token(token._replace(memb_list=self._with_my_entry(token.memb_list)))
+        self._my_entry = mine = self._new_entry()
+        entries = tuple(mine if entry.processor == self._me else entry for entry in token.memb_list)
+        self._pass_commit_token(token._replace(memb_list=entries))
 
-    def _with_my_entry(self, memb_list: tuple[CommitEntry, ...]) -> tuple[CommitEntry, ...]:
+    def _new_entry(self) -> CommitEntry:
         old = self.installed
-        mine = CommitEntry(
+        return CommitEntry(
             processor=self._me,
             old_ring_id=old.ring_id,
             old_ring_aru=old.my_aru,
@@ -512,13 +553,12 @@ class Machine:
             deliver_memb=tuple(sorted(self._promise)),
             filled=True,
         )
-        return tuple(mine if entry.processor == self._me else entry for entry in memb_list)
 
     def _pass_commit_token(self, token: CommitToken) -> None:
         assert self.forming is not None
         index = self.forming.members.index(self._me)
         self.forming.my_token_seq = token.token_seq + 1
-        self._passed = self._output.send(
+        self._passed = self._output.pass_token(
             self.forming.successor,
             token._replace(
                 sender=self._me,
@@ -547,9 +587,16 @@ class Machine:
         if token.ring_id != forming.ring_id or token.token_seq < forming.my_token_seq:
             self._output.branch("redundant commit token")
             return False
-        return all(entry.filled for entry in token.memb_list)
+        complete = all(entry.filled for entry in token.memb_list)
+        members = tuple(entry.processor for entry in token.memb_list)
+        # A life that ended before its write was done may have used this number for another ring.
+        return complete and members == forming.members and self._my_entry in token.memb_list
 
     def _on_token_loss_in_commit(self) -> None:
+        if self._held_commit_token is not None:
+            # Not lost: it waits here for our own disk. The others may lose patience, and will say so.
+            self._reset_token_loss()
+            return
         self._output.branch("commit token lost on its first rotation")
         self._abandon("token loss")
 
@@ -560,7 +607,7 @@ class Machine:
         promise; what was received on the new ring goes.
         """
         if self.forming is not None:
-            self._note_fruitless()
+            self._gathering.note_fruitless(self._consensus)
         self._shift_to_gather(reason)
 
     # Recover (figures 4.11 to 4.13)
@@ -593,18 +640,20 @@ class Machine:
 
     def _on_new_ring_message(self, message: RegularMessage, data: bytes) -> None:
         assert self.forming is not None
+        old = self._decode(message.contents) if message.recovered else None
+        if message.recovered and old is None:
+            # Damaged inside. Taken in, it would count as received: it has to come again.
+            return
         if not self._ordering.accept(self.forming, Held(message, data)):
             return
         self._note_token_is_alive(self.forming, message)
-        if message.recovered:
-            self._take_in_old_message(message.contents)
-
-    def _take_in_old_message(self, data: bytes) -> None:
-        assert self._recovery is not None
-        old = self._decode(data)
         if old is not None and old.ring_id == self.installed.ring_id:
-            self._ordering.accept(self.installed, Held(old, data))
-            self._recovery.queue.pop(old.seq, None)
+            self._take_in_old_message(Held(old, message.contents))
+
+    def _take_in_old_message(self, held: Held) -> None:
+        assert self._recovery is not None
+        self._ordering.accept(self.installed, held)
+        self._recovery.queue.pop(held.message.seq, None)
 
     def _continue_recovery(self, recovery: Recovery) -> None:
         if recovery.received and self._promise != recovery.deliver_memb:

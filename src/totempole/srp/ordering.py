@@ -23,6 +23,9 @@ from totempole.srp.timestamps import TimestampClock
 from totempole.types import NO_PROCESSOR, MessageId, ProcessorId, RingKind, Service
 from totempole.wire.packets import RegularMessage, RegularToken
 
+REACH = 4
+"""Members may be set to different `outstanding_packets_max`, but not that different."""
+
 
 class Submission(NamedTuple):
     number: int
@@ -55,6 +58,8 @@ class Ordering:
         self._number = 0
         self._pushed_back = False
         self._accelerated = config.ring_kind is RingKind.ACCELERATED
+        self._reach = REACH * config.outstanding_packets_max
+        """How far above my_aru a sequence number can truly be; it bounds the store."""
 
     # The send queue
 
@@ -104,9 +109,8 @@ class Ordering:
         seq = token.seq + len(new)
         aru, aru_id = ring.updated_aru(token.aru, token.aru_id, seq, self.me)
         classic = not self._accelerated or recovery is not None
-        rtr = ring.request_missing(
-            passed_on, token.seq if classic else ring.last_sent_seq, self._holes, self._config.requests_max
-        )
+        up_to = min(token.seq if classic else ring.last_sent_seq, ring.my_aru + self._reach)
+        rtr = ring.request_missing(passed_on, up_to, self._holes, self._config.requests_max)
         self._note_idleness(ring, token, quiet=not new and not rtr and aru == seq)
         retrans_round, bytes_round = ring.flow.account(token, seq, len(answers), sent_bytes)
         retrans_flg = token.retrans_flg
@@ -115,28 +119,32 @@ class Ordering:
             recovery.note_visit(retrans_flg, seq, aru, ring.my_aru)
         ring.my_token_seq = token.token_seq + 1
         ring.token_first = False
-        passed = output.send(
+        passed = output.pass_token(
             ring.successor,
-            token._replace(
-                sender=self.me,
-                incarnation=self._incarnation,
-                token_seq=token.token_seq + 1,
-                seq=seq,
-                aru=aru,
-                aru_id=aru_id,
-                timestamp=self.clock.now,
-                retrans_flg=retrans_flg,
-                retrans_round=retrans_round,
-                bytes_round=bytes_round,
-                rtr=rtr,
+            # By position: with _replace this line would be a tenth of all processor time.
+            RegularToken(
+                self.me,
+                self._incarnation,
+                ring.ring_id,
+                token.token_seq + 1,
+                seq,
+                aru,
+                aru_id,
+                self.clock.now,
+                retrans_flg,
+                retrans_round,
+                bytes_round,
+                token.block,
+                token.block_seq,
+                rtr,
             ),
         )
         for held in new[first_late:]:
             output.multicast(held.message, held.data)
-        if output.traces("token"):
+        if output.traces_token:
             detail = f"aru={aru} rtr={len(rtr)}"
             output.trace("token", ring=str(ring.ring_id), seq=seq, count=token.token_seq, detail=detail)
-        if ring.forwarded(seq, aru):
+        if ring.forwarded(seq, aru) and recovery is None:
             output.add(SafeUpTo(ring.ring_id, ring.safe_up_to))
         self._invite_submissions()
         return passed
@@ -225,10 +233,13 @@ class Ordering:
     def accept(self, ring: Ring, held: Held) -> bool:
         """Figure 4.2: takes in a message of the ring; false if it is here already."""
         message = held.message
+        if message.seq > ring.my_aru + self._reach:
+            self._output.drop("seq out of reach")
+            return False
         self.clock.witness(message.timestamp)
         if not ring.insert(held):
             return False
-        if self._output.traces("receive") and not message.recovered:
+        if self._output.traces_receive and not message.recovered:
             self._output.trace(
                 "receive",
                 message=str(message.message_id),
@@ -248,6 +259,9 @@ class Ordering:
 
     def is_blamed(self, ring: Ring, token: RegularToken) -> ProcessorId:
         """Figure 4.4: whom this visit finds to have failed to receive, if anyone."""
+        if token.aru_id == NO_PROCESSOR and ring.my_aru >= token.seq:
+            ring.aru_count = 0
+            return NO_PROCESSOR
         aru, aru_id = ring.updated_aru(token.aru, token.aru_id, token.seq, self.me)
         rounds = ring.note_failure_to_receive(aru, aru_id)
         blamed = rounds > self._config.fail_to_receive_rounds and aru_id != self.me

@@ -42,6 +42,8 @@ class Output:
         self._codec = codec
         self._cutter = cutter
         self._trace_kinds = trace_kinds
+        self.traces_token = "token" in trace_kinds
+        self.traces_receive = "receive" in trace_kinds
         self._effects: list[Effect] = []
         self._armed: set[Timer] = set()
         self._ticket = 0
@@ -75,10 +77,14 @@ class Output:
             self.trace("retransmit", ring=str(message.ring_id), seq=message.seq, bytes=sent)
         return sent
 
-    def send(self, to: ProcessorId, packet: Packet) -> Transmit:
+    def send(self, to: ProcessorId, packet: Packet) -> None:
         datagrams = self._cutter.cut_packet(packet, self._codec.encode(packet))
-        token = isinstance(packet, RegularToken | CommitToken)
-        transmit = Transmit(to, Channel.TOKEN if token else Channel.DATA, datagrams, packet)
+        self._effects.append(Transmit(to, Channel.DATA, datagrams, packet))
+
+    def pass_token(self, to: ProcessorId, token: RegularToken | CommitToken) -> Transmit:
+        """Gives the transmission back, to be repeated as it is if the token is lost."""
+        datagrams = self._cutter.cut_packet(token, self._codec.encode(token))
+        transmit = Transmit(to, Channel.TOKEN, datagrams, token)
         self._effects.append(transmit)
         return transmit
 

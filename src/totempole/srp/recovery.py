@@ -6,6 +6,8 @@ Deviations:
   paper's flag, a processor that promised on a failed ring and then meets an old companion that was not on
   that ring drops its promise (some flag is false), although members of the failed ring may have delivered
   safe messages on the strength of it;
+- in the transitional configuration, messages up to the first gap are delivered whoever sent them (theorem
+  4.10); the prose of steps 4 to 6 would leave out those of processors that are gone;
 - the exchange always runs, even when every flag is true: the promises may stem from different failed rings,
   and then the processors do not hold the same messages. When they do, little is sent: `low_ring_aru` is high.
 """

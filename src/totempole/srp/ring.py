@@ -12,6 +12,7 @@ from typing import NamedTuple
 from totempole.srp.config import RingConfig
 from totempole.srp.flow import FlowControl
 from totempole.types import NO_PROCESSOR, ByteRange, ProcessorId, RingId, Service
+from totempole.wire.layout import RANGES_PER_REQUEST_MAX
 from totempole.wire.packets import RegularMessage, RetransmissionRequest
 
 Holes = Callable[[RingId, int], tuple[ByteRange, ...]]
@@ -160,18 +161,23 @@ class Ring:
         if self.my_aru >= up_to:
             return tuple(rtr)
         asked = {request.seq: request for request in rtr}
+        wanted = 0
         for seq in range(self.my_aru + 1, up_to + 1):
             if seq in self.messages:
                 continue
+            ranges = holes(self.ring_id, seq)
             if seq in asked:
-                asked[seq] = RetransmissionRequest(seq, _union(asked[seq].ranges, holes(self.ring_id, seq)))
-            elif len(asked) < requests_max:
-                asked[seq] = RetransmissionRequest(seq, holes(self.ring_id, seq))
-        return tuple(asked[seq] for seq in sorted(asked))
+                ranges = _union(asked[seq].ranges, ranges)
+            asked[seq] = RetransmissionRequest(seq, ranges)
+            wanted += 1
+            if wanted == requests_max:
+                break
+        # The lowest first: they are what keeps the aru down.
+        return tuple(asked[seq] for seq in sorted(asked)[:requests_max])
 
 
 def _union(a: tuple[ByteRange, ...], b: tuple[ByteRange, ...]) -> tuple[ByteRange, ...]:
-    """Ranges that cover both; no ranges means the whole packet."""
+    """Ranges that cover both; no ranges means the whole packet, and so do too many of them."""
     if not a or not b:
         return ()
     merged: list[ByteRange] = []
@@ -180,4 +186,4 @@ def _union(a: tuple[ByteRange, ...], b: tuple[ByteRange, ...]) -> tuple[ByteRang
             merged[-1] = (merged[-1][0], max(stop, merged[-1][1]))
         else:
             merged.append((start, stop))
-    return tuple(merged)
+    return tuple(merged) if len(merged) <= RANGES_PER_REQUEST_MAX else ()

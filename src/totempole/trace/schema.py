@@ -67,4 +67,7 @@ PROTOCOL_KINDS = DELIVERY_KINDS | frozenset(
     }
 )
 
-LEVELS = {"delivery": DELIVERY_KINDS, "protocol": PROTOCOL_KINDS}
+CHECKED_KINDS = DELIVERY_KINDS | {"receive", "suspect"}
+"""All that a checker reads: what a search records."""
+
+LEVELS = {"delivery": DELIVERY_KINDS, "checked": CHECKED_KINDS, "protocol": PROTOCOL_KINDS}

@@ -32,7 +32,7 @@ def try_scenario(
 ) -> tuple[Verdict, Outcome | None]:
     """Runs the real stack. The outcome is missing when the protocol itself failed."""
     try:
-        outcome = run(scenario, level="protocol", endpoint=endpoint)
+        outcome = run(scenario, level="checked", endpoint=endpoint)
     except SimulationError as error:
         return Verdict(scenario.name, (CRASHED,), str(error)), None
     violated = tuple(
