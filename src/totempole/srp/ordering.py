@@ -21,7 +21,7 @@ from totempole.srp.recovery import Recovery
 from totempole.srp.ring import Held, Holes, Ring
 from totempole.srp.timestamps import TimestampClock
 from totempole.types import NO_PROCESSOR, MessageId, ProcessorId, RingKind, Service
-from totempole.wire.packets import RegularMessage, RegularToken
+from totempole.wire.packets import RegularMessage, RegularToken, RetransmissionRequest
 
 REACH = 4
 """Members may be set to different `outstanding_packets_max`, but not that different."""
@@ -32,6 +32,21 @@ class Submission(NamedTuple):
     service: Service
     payload: bytes
     groups: tuple[int, ...]
+
+
+class Sent(NamedTuple):
+    """What a visit sends beside the token."""
+
+    new: list[Held]
+    late: list[Held]
+    """Those of the new ones that follow the token."""
+    passed_on: list[RetransmissionRequest]
+    """Requests that were not met."""
+    retransmitted: int
+    bytes: int
+
+
+NOTHING = Sent([], [], [], 0, 0)
 
 
 class Ordering:
@@ -88,31 +103,16 @@ class Ordering:
         """Retransmits, broadcasts, updates the token and passes it on. In Recover, `recovery` sends."""
         output = self._output
         self.clock.witness(token.timestamp)
-        allowance = ring.flow.allowance(token)
-        answers, passed_on = ring.answer(token.rtr, allowance.packets)
-        sent_bytes = 0
-        for held, ranges in answers:
-            sent_bytes += output.retransmit(held, ranges)
-            if ranges:
-                output.branch("hole in a burst repaired")
+        sent = NOTHING
+        if token.rtr or self.queue or recovery is not None:
+            sent = self._send_before_token(ring, token, recovery)
 
-        room = allowance.new_packets - len(answers)
-        if recovery is None:
-            new = self._originate(ring, token.seq, room, allowance.bytes - sent_bytes)
-        else:
-            new = self._rebroadcast(ring, token.seq, room, allowance.bytes - sent_bytes, recovery)
-        sent_bytes += sum(len(held.data) for held in new)
-        first_late = len(new) - self._late_packets(len(new), recovery)
-        for held in new[:first_late]:
-            output.multicast(held.message, held.data)
-
-        seq = token.seq + len(new)
+        seq = token.seq + len(sent.new)
         aru, aru_id = ring.updated_aru(token.aru, token.aru_id, seq, self.me)
-        classic = not self._accelerated or recovery is not None
-        up_to = min(token.seq if classic else ring.last_sent_seq, ring.my_aru + self._reach)
-        rtr = ring.request_missing(passed_on, up_to, self._holes, self._config.requests_max)
-        self._note_idleness(ring, token, quiet=not new and not rtr and aru == seq)
-        retrans_round, bytes_round = ring.flow.account(token, seq, len(answers), sent_bytes)
+        rtr = self._requests(ring, token, sent.passed_on, recovery)
+        quiet = not sent.new and not rtr and aru == seq == ring.last_sent_seq
+        ring.idle_rounds = ring.idle_rounds + 1 if quiet else 0
+        retrans_round, bytes_round = ring.flow.account(token, seq, sent.retransmitted, sent.bytes)
         retrans_flg = token.retrans_flg
         if recovery is not None:
             retrans_flg = recovery.update_flag(retrans_flg)
@@ -139,7 +139,7 @@ class Ordering:
                 rtr,
             ),
         )
-        for held in new[first_late:]:
+        for held in sent.late:
             output.multicast(held.message, held.data)
         if output.traces_token:
             detail = f"aru={aru} rtr={len(rtr)}"
@@ -149,15 +149,46 @@ class Ordering:
         self._invite_submissions()
         return passed
 
-    def _late_packets(self, new_packets: int, recovery: Recovery | None) -> int:
-        """How many of this visit's packets follow the token."""
-        if recovery is not None or not self._accelerated:
-            return 0
-        return min(new_packets, self._config.accelerated_window)
+    def _send_before_token(self, ring: Ring, token: RegularToken, recovery: Recovery | None) -> Sent:
+        """Requested retransmissions, then new packets, as far as flow control allows."""
+        output = self._output
+        allowance = ring.flow.allowance(token)
+        answers, passed_on = ring.answer(token.rtr, allowance.packets)
+        sent_bytes = 0
+        for held, ranges in answers:
+            sent_bytes += output.retransmit(held, ranges)
+            if ranges:
+                output.branch("hole in a burst repaired")
+        room = allowance.new_packets - len(answers)
+        if recovery is None:
+            new = self._originate(ring, token.seq, room, allowance.bytes - sent_bytes)
+            late = self._late_packets(len(new))
+        else:
+            new = self._rebroadcast(ring, token.seq, room, allowance.bytes - sent_bytes, recovery)
+            late = 0
+        for held in new[: len(new) - late]:
+            output.multicast(held.message, held.data)
+        sent_bytes += sum(len(held.data) for held in new)
+        return Sent(new, new[len(new) - late :], passed_on, len(answers), sent_bytes)
 
-    @staticmethod
-    def _note_idleness(ring: Ring, token: RegularToken, quiet: bool) -> None:
-        ring.idle_rounds = ring.idle_rounds + 1 if quiet and token.seq == ring.last_sent_seq else 0
+    def _requests(
+        self,
+        ring: Ring,
+        token: RegularToken,
+        passed_on: list[RetransmissionRequest],
+        recovery: Recovery | None,
+    ) -> tuple[RetransmissionRequest, ...]:
+        """What others ask for and this processor cannot give, and what it misses itself."""
+        classic = not self._accelerated or recovery is not None
+        up_to = token.seq if classic else ring.last_sent_seq
+        if ring.my_aru >= up_to and not passed_on:
+            return ()
+        up_to = min(up_to, ring.my_aru + self._reach)
+        return ring.request_missing(passed_on, up_to, self._holes, self._config.requests_max)
+
+    def _late_packets(self, new_packets: int) -> int:
+        """How many of this visit's new packets follow the token."""
+        return min(new_packets, self._config.accelerated_window) if self._accelerated else 0
 
     def _originate(self, ring: Ring, seq: int, packets: int, bytes_left: int) -> list[Held]:
         """Takes submissions off the queue and gives them their places on the ring."""
@@ -166,7 +197,7 @@ class Ordering:
             submission = self.queue.popleft()
             bytes_left -= len(submission.payload)
             chosen.append(submission)
-        first_late = len(chosen) - self._late_packets(len(chosen), None)
+        first_late = len(chosen) - self._late_packets(len(chosen))
         new = []
         for place, submission in enumerate(chosen):
             message = self._regular_message(

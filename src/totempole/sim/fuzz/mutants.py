@@ -69,7 +69,12 @@ MUTANTS: tuple[Mutant, ...] = (
         "if token.token_seq < ring.my_token_seq:",
         "if token.token_seq < 0:",
     ),
-    Mutant("seq not advanced", "ordering", "seq = token.seq + len(new)", "seq = token.seq + len(new) // 2"),
+    Mutant(
+        "seq not advanced",
+        "ordering",
+        "seq = token.seq + len(sent.new)",
+        "seq = token.seq + len(sent.new) // 2",
+    ),
     Mutant(
         "timestamp of the token ignored",
         "ordering",

@@ -1,0 +1,227 @@
+"""Draws a timeline as 000 draws figures 4.15 and 4.16: a column for each processor, time downwards.
+
+A vertical line is the order of messages that a processor delivered in a configuration, with their number: solid
+in a regular configuration, dotted in a transitional one. A dashed horizontal line is a Configuration Change
+message. Members in parentheses did not install the configuration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from rich.text import Text
+
+from totempole.cli.timeline import Band, Change, Segment, Timeline
+from totempole.types import ProcessorId
+
+TIME_WIDTH = 10
+COLUMN_MAX = 13
+COLUMN_MIN = 5
+
+SOLID = "┃"
+DOTTED = "┊"
+DASH = "╌"
+END = {"crash": "✗ crash", "leave": "○ left"}
+NOTE_MARK = "»"
+COLOURS = ("cyan", "green", "yellow", "magenta", "blue", "red")
+
+
+def draw(
+    timeline: Timeline,
+    names: Mapping[ProcessorId, str],
+    width: int = 100,
+    *,
+    since_us: int = 0,
+    until_us: int | None = None,
+) -> Text:
+    """The figure; a list instead when there are too many processors for columns."""
+    bands = timeline.bands(since_us, until_us)
+    column = min(COLUMN_MAX, (width - TIME_WIDTH) // max(1, len(timeline.nodes)))
+    if column < COLUMN_MIN:
+        return _list(timeline, names)
+    return _Drawing(bands, timeline.nodes, names, column).text()
+
+
+def members_text(segment: Segment, names: Mapping[ProcessorId, str], installed: Iterable[ProcessorId]) -> str:
+    """`{p q r}`, `[q r]`, and `{(q) r s}` when q did not install it."""
+    there = set(installed)
+    shown = [names[me] if me in there else f"({names[me]})" for me in segment.members]
+    opening, closing = "{}" if segment.regular else "[]"
+    return f"{opening}{' '.join(shown)}{closing}"
+
+
+class _Drawing:
+    def __init__(
+        self,
+        bands: Sequence[Band],
+        nodes: Sequence[ProcessorId],
+        names: Mapping[ProcessorId, str],
+        column: int,
+    ) -> None:
+        self._bands = bands
+        self._nodes = nodes
+        self._names = names
+        self._column = column
+        self._centre = (column - 1) // 2
+        self._now: dict[ProcessorId, Segment] = {}
+        """The configuration that each processor is in, as far as it is drawn."""
+        self._installed = _installers(bands)
+        self._colours: dict[str, str] = {}
+        self._lines: list[Text] = []
+
+    def text(self) -> Text:
+        heads = "".join(self._names[node].center(self._column - 1) + " " for node in self._nodes)
+        self._lines.append(Text(" " * TIME_WIDTH + heads.rstrip(), style="bold"))
+        for band in self._bands:
+            self._band(band)
+        return Text("\n").join(self._lines)
+
+    def _band(self, band: Band) -> None:
+        self._notes(band.notes)
+        if band.ends:
+            self._end_lives(band.ends)
+        if not band.changes:
+            return
+        first_us = min(change.at_us for change in band.changes.values())
+        transitional = {node: change for node, change in band.changes.items() if change.transitional}
+        if transitional:
+            self._change(first_us, {node: _first(change) for node, change in transitional.items()})
+            self._run(set(transitional))
+        self._change(0 if transitional else first_us, {n: c.regular for n, c in band.changes.items()})
+        self._run(set(band.changes))
+        self._run(set())
+
+    # Lines
+
+    def _notes(self, notes: Sequence[tuple[int, str]]) -> None:
+        """Faults of one instant share a line."""
+        by_time: dict[int, list[str]] = {}
+        for at_us, what in notes:
+            by_time.setdefault(at_us, []).append(what)
+        for at_us, what in by_time.items():
+            line = _time(at_us)
+            line.append(f"{NOTE_MARK} {' · '.join(what)}", style="bright_red")
+            self._lines.append(line)
+
+    def _end_lives(self, ends: Mapping[ProcessorId, str]) -> None:
+        cells = {node: self._cell(Text(END[how], style="bold red")) for node, how in ends.items()}
+        for node in ends:
+            self._now.pop(node, None)
+        self._row(Text(" " * TIME_WIDTH), cells)
+
+    def _change(self, at_us: int, segments: Mapping[ProcessorId, Segment]) -> None:
+        """The dashed lines of Configuration Change messages."""
+        cells: dict[ProcessorId, Text] = {}
+        for name in dict.fromkeys(segment.configuration for segment in segments.values()):
+            there = [node for node in self._nodes if node in segments and segments[node].configuration == name]
+            segment = segments[there[0]]
+            cells.update(self._dashes(segment, there))
+            cells.update(self._missing(segment, there))
+        self._row(_time(at_us) if at_us else Text(" " * TIME_WIDTH), cells)
+        self._now.update(segments)
+
+    def _dashes(self, segment: Segment, there: Sequence[ProcessorId]) -> dict[ProcessorId, Text]:
+        """One line over each run of neighbouring columns, labelled where the label fits."""
+        style = self._style(segment)
+        label = members_text(segment, self._names, self._installed[segment.configuration])
+        runs = _neighbours(self._nodes, there)
+        widest = max(len(run) for run in runs) * self._column - 1
+        if len(label) > widest:
+            label = label[: widest - 1] + "…"
+        cells = {}
+        for run in runs:
+            width = len(run) * self._column - 1
+            shown = f" {label} " if len(label) + 2 <= width else label if len(label) <= width else ""
+            line = Text(shown.center(width, DASH), style=style)
+            for index, node in enumerate(run):
+                piece = line[index * self._column : (index + 1) * self._column]
+                piece.append(" " if node == run[-1] else "")
+                cells[node] = piece
+        return cells
+
+    def _missing(self, segment: Segment, there: Sequence[ProcessorId]) -> dict[ProcessorId, Text]:
+        """Members that never installed it stand in parentheses beside their own line."""
+        absent = set(segment.members) - self._installed[segment.configuration] if segment.regular else set()
+        cells = {}
+        for node in absent & set(self._nodes) & set(self._now):
+            cell = self._line_of(node)
+            cell.append(f" ({self._names[node]})", style="dim " + self._style(segment))
+            cells[node] = self._cell(cell)
+        return cells
+
+    def _run(self, counted: set[ProcessorId]) -> None:
+        """A piece of every vertical line, with the numbers of messages for those in `counted`."""
+        cells = {}
+        for node in counted:
+            cell = self._line_of(node)
+            cell.append(f" {self._now[node].delivered:,}", style="bold" if self._now[node].delivered else "dim")
+            cells[node] = self._cell(cell)
+        self._row(Text(" " * TIME_WIDTH), cells)
+
+    def _row(self, line: Text, cells: Mapping[ProcessorId, Text]) -> None:
+        for node in self._nodes:
+            line.append_text(cells.get(node) or self._cell(self._line_of(node)))
+        line.rstrip()
+        self._lines.append(line)
+
+    def _line_of(self, node: ProcessorId) -> Text:
+        segment = self._now.get(node)
+        if segment is None:
+            return Text(" ")
+        return Text(SOLID if segment.regular else DOTTED, style=self._style(segment))
+
+    def _cell(self, content: Text) -> Text:
+        cell = Text(" " * self._centre)
+        cell.append_text(content)
+        cell.truncate(self._column, pad=True)
+        return cell
+
+    def _style(self, segment: Segment) -> str:
+        """A colour for each configuration, in order of appearance."""
+        name = segment.configuration
+        if name not in self._colours:
+            self._colours[name] = COLOURS[len(self._colours) % len(COLOURS)]
+        return self._colours[name]
+
+
+def _first(change: Change) -> Segment:
+    assert change.transitional is not None
+    return change.transitional
+
+
+def _installers(bands: Iterable[Band]) -> dict[str, set[ProcessorId]]:
+    found: dict[str, set[ProcessorId]] = {}
+    for band in bands:
+        for node, change in band.changes.items():
+            for segment in change.segments:
+                found.setdefault(segment.configuration, set()).add(node)
+    return found
+
+
+def _neighbours(nodes: Sequence[ProcessorId], chosen: Sequence[ProcessorId]) -> list[list[ProcessorId]]:
+    runs: list[list[ProcessorId]] = []
+    for place, node in enumerate(nodes):
+        if node not in chosen:
+            continue
+        if runs and place and nodes[place - 1] == runs[-1][-1]:
+            runs[-1].append(node)
+        else:
+            runs.append([node])
+    return runs
+
+
+def _time(at_us: int) -> Text:
+    return Text(f"{at_us / 1_000_000:.3f} s".rjust(TIME_WIDTH - 2) + "  ", style="dim")
+
+
+def _list(timeline: Timeline, names: Mapping[ProcessorId, str]) -> Text:
+    """Too many columns for a drawing: one line for each processor."""
+    lines = []
+    for node in timeline.nodes:
+        line = Text(f"{names[node]:>8}  ", style="bold")
+        for segment in timeline.segments(node):
+            style = "green" if segment.regular else "yellow"
+            line.append(members_text(segment, names, segment.members), style=style)
+            line.append(f" {segment.delivered:,}  ")
+        lines.append(line)
+    return Text("\n").join(lines)
