@@ -87,9 +87,7 @@ class Lab:
     def __init__(
         self, processors: int | Iterable[ProcessorId], config: Any = BUSY, *, seed: int = 1, **conditions: Any
     ) -> None:
-        self.world = World(
-            seed, processors, config, level="protocol", record_inputs=True, **conditions
-        )
+        self.world = World(seed, processors, config, level="protocol", record_inputs=True, **conditions)
 
     # Running
 
@@ -122,7 +120,9 @@ class Lab:
     def run(self, duration_us: int) -> None:
         self.world.run_for(duration_us)
 
-    def send(self, me: ProcessorId, count: int = 1, service: Service = Service.AGREED, size: int = 20) -> None:
+    def send(
+        self, me: ProcessorId, count: int = 1, service: Service = Service.AGREED, size: int = 20
+    ) -> None:
         for _ in range(count):
             assert self.world.submit(me, bytes(size), service)
 
@@ -133,7 +133,9 @@ class Lab:
         """The message of the present ring with this number, each time it is sent, to some."""
         ring_id = self.ring(sender).ring_id
         for target in to:
-            self.lose(lambda p: isinstance(p, RegularMessage) and (p.ring_id, p.seq) == (ring_id, seq), target)
+            self.lose(
+                lambda p: isinstance(p, RegularMessage) and (p.ring_id, p.seq) == (ring_id, seq), target
+            )
 
     def lose_token(self) -> None:
         """Every copy of the present rings' tokens from now on."""

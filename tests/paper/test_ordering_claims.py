@@ -51,7 +51,9 @@ def test_each_new_message_takes_the_next_number() -> None:
         lab.send(me, 30)
     lab.run(50 * MS)
     ring = str(lab.ring(1).ring_id)
-    originated = [row.seq for row in sorted(lab.rows("originate"), key=lambda row: row.at_us) if row.ring == ring]
+    originated = [
+        row.seq for row in sorted(lab.rows("originate"), key=lambda row: row.at_us) if row.ring == ring
+    ]
     assert originated == list(range(1, 126))
 
 

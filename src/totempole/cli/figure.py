@@ -8,6 +8,7 @@ message. Members in parentheses did not install the configuration.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from textwrap import wrap
 
 from rich.text import Text
 
@@ -23,7 +24,8 @@ DOTTED = "┊"
 DASH = "╌"
 END = {"crash": "✗ crash", "leave": "○ left"}
 NOTE_MARK = "»"
-COLOURS = ("cyan", "green", "yellow", "magenta", "blue", "red")
+REGULAR_COLOURS = ("cyan", "green", "magenta", "bright_blue", "bright_cyan", "bright_green", "bright_magenta")
+TRANSITIONAL_COLOUR = "yellow"
 
 
 def draw(
@@ -99,9 +101,14 @@ class _Drawing:
         for at_us, what in notes:
             by_time.setdefault(at_us, []).append(what)
         for at_us, what in by_time.items():
-            line = _time(at_us)
-            line.append(f"{NOTE_MARK} {' · '.join(what)}", style="bright_red")
-            self._lines.append(line)
+            self._lines += self._folded(at_us, f"{NOTE_MARK} {' · '.join(what)}")
+
+    def _folded(self, at_us: int, text: str) -> list[Text]:
+        pieces = wrap(text, self._column * len(self._nodes), subsequent_indent="  ")
+        lines = [_time(at_us), *(Text(" " * TIME_WIDTH) for _ in pieces[1:])]
+        for line, piece in zip(lines, pieces, strict=True):
+            line.append(piece, style="red")
+        return lines
 
     def _end_lives(self, ends: Mapping[ProcessorId, str]) -> None:
         cells = {node: self._cell(Text(END[how], style="bold red")) for node, how in ends.items()}
@@ -113,7 +120,9 @@ class _Drawing:
         """The dashed lines of Configuration Change messages."""
         cells: dict[ProcessorId, Text] = {}
         for name in dict.fromkeys(segment.configuration for segment in segments.values()):
-            there = [node for node in self._nodes if node in segments and segments[node].configuration == name]
+            there = [
+                node for node in self._nodes if node in segments and segments[node].configuration == name
+            ]
             segment = segments[there[0]]
             cells.update(self._dashes(segment, there))
             cells.update(self._missing(segment, there))
@@ -132,7 +141,7 @@ class _Drawing:
         for run in runs:
             width = len(run) * self._column - 1
             shown = f" {label} " if len(label) + 2 <= width else label if len(label) <= width else ""
-            line = Text(shown.center(width, DASH), style=style)
+            line = _styled(shown.center(width, DASH), style)
             for index, node in enumerate(run):
                 piece = line[index * self._column : (index + 1) * self._column]
                 piece.append(" " if node == run[-1] else "")
@@ -145,7 +154,7 @@ class _Drawing:
         cells = {}
         for node in absent & set(self._nodes) & set(self._now):
             cell = self._line_of(node)
-            cell.append(f" ({self._names[node]})", style="dim " + self._style(segment))
+            cell.append(f" ({self._names[node]})", style=self._style(segment))
             cells[node] = self._cell(cell)
         return cells
 
@@ -154,7 +163,9 @@ class _Drawing:
         cells = {}
         for node in counted:
             cell = self._line_of(node)
-            cell.append(f" {self._now[node].delivered:,}", style="bold" if self._now[node].delivered else "dim")
+            cell.append(
+                f" {self._now[node].delivered:,}", style="bold" if self._now[node].delivered else "dim"
+            )
             cells[node] = self._cell(cell)
         self._row(Text(" " * TIME_WIDTH), cells)
 
@@ -168,7 +179,7 @@ class _Drawing:
         segment = self._now.get(node)
         if segment is None:
             return Text(" ")
-        return Text(SOLID if segment.regular else DOTTED, style=self._style(segment))
+        return _styled(SOLID if segment.regular else DOTTED, self._style(segment))
 
     def _cell(self, content: Text) -> Text:
         cell = Text(" " * self._centre)
@@ -177,10 +188,12 @@ class _Drawing:
         return cell
 
     def _style(self, segment: Segment) -> str:
-        """A colour for each configuration, in order of appearance."""
+        """A colour for each regular configuration, in order of appearance."""
+        if not segment.regular:
+            return TRANSITIONAL_COLOUR
         name = segment.configuration
         if name not in self._colours:
-            self._colours[name] = COLOURS[len(self._colours) % len(COLOURS)]
+            self._colours[name] = REGULAR_COLOURS[len(self._colours) % len(REGULAR_COLOURS)]
         return self._colours[name]
 
 
@@ -211,14 +224,19 @@ def _neighbours(nodes: Sequence[ProcessorId], chosen: Sequence[ProcessorId]) -> 
 
 
 def _time(at_us: int) -> Text:
-    return Text(f"{at_us / 1_000_000:.3f} s".rjust(TIME_WIDTH - 2) + "  ", style="dim")
+    return _styled(f"{at_us / 1_000_000:.3f} s".rjust(TIME_WIDTH - 2) + "  ", "dim")
+
+
+def _styled(text: str, style: str) -> Text:
+    """So that what is appended to it keeps its own style."""
+    return Text().append(text, style=style)
 
 
 def _list(timeline: Timeline, names: Mapping[ProcessorId, str]) -> Text:
     """Too many columns for a drawing: one line for each processor."""
     lines = []
     for node in timeline.nodes:
-        line = Text(f"{names[node]:>8}  ", style="bold")
+        line = _styled(f"{names[node]:>8}  ", "bold")
         for segment in timeline.segments(node):
             style = "green" if segment.regular else "yellow"
             line.append(members_text(segment, names, segment.members), style=style)

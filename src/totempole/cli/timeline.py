@@ -15,8 +15,8 @@ from totempole.types import ProcessorId
 
 STARTUP_US = 400_000
 """Configurations that come and go within so long of a start, and deliver nothing, are left out."""
-TOGETHER_US = 100_000
-"""Changes of different processors within so long of each other stand side by side."""
+TOGETHER_US = 300_000
+"""Changes of different processors within so long of each other, no fault between, stand side by side."""
 
 
 @dataclass(slots=True)
@@ -136,7 +136,7 @@ class Timeline:
                 pending.notes.append((at_us, what))
             elif isinstance(what, tuple):
                 pending.ends[what[0]] = what[1]
-            elif bands and bands[-1].takes(what) and what.regular.node not in pending.ends:
+            elif bands and bands[-1].takes(what) and not (pending.notes or pending.ends):
                 bands[-1].add(what)
             else:
                 pending.add(what)

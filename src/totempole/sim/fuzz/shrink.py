@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from totempole.errors import ScenarioError
 from totempole.sim.conditions import Buffers, DiskSpeed
 from totempole.sim.contract import EndpointFactory
 from totempole.sim.fuzz.trial import try_scenario
@@ -27,16 +28,18 @@ class Shrinker:
         violated: tuple[str, ...],
         endpoint: EndpointFactory | None = None,
         progress: Callable[[int, int], None] = lambda _trials, _steps: None,
+        trials_max: int = TRIALS_MAX,
     ) -> None:
         self.best = scenario
         self.trials = 0
         self._violated = set(violated)
         self._endpoint = endpoint
         self._progress = progress
+        self._trials_max = trials_max
 
     def shrink(self) -> Scenario:
         before = None
-        while before != self.best and self.trials < TRIALS_MAX:
+        while before != self.best and self.trials < self._trials_max:
             before = self.best
             self._drop_steps()
             self._thin_traffic()
@@ -46,10 +49,14 @@ class Shrinker:
         return self.best
 
     def _try(self, candidate: Scenario) -> bool:
-        if self.trials >= TRIALS_MAX or candidate == self.best:
+        if self.trials >= self._trials_max or candidate == self.best:
             return False
         self.trials += 1
-        verdict, _ = try_scenario(candidate, self._endpoint)
+        try:
+            verdict, _ = try_scenario(candidate, self._endpoint)
+        except ScenarioError:
+            # Without one setting, another may have become impossible.
+            return False
         fails_alike = bool(self._violated & set(verdict.violated))
         if fails_alike:
             self.best = candidate
@@ -108,6 +115,8 @@ def _lighter(step: Step) -> Iterator[Step]:
 
 
 def _simpler_settings(scenario: Scenario) -> Iterator[Scenario]:
+    kind = tuple(setting for setting in scenario.settings if setting.field == "ring_kind")
+    yield replace(scenario, settings=kind)
     for setting in scenario.settings:
         if setting.field != "ring_kind":
             yield replace(scenario, settings=tuple(item for item in scenario.settings if item != setting))

@@ -10,7 +10,7 @@ from totempole.sim.fuzz.coverage import coverage_of
 from totempole.sim.script import Scenario
 from totempole.sim.script_runner import Outcome, run
 
-CRASHED = "no-exception"
+RAISED = "no-exception"
 """The name under which an exception in the protocol counts as a violated property."""
 
 
@@ -34,7 +34,7 @@ def try_scenario(
     try:
         outcome = run(scenario, level="checked", endpoint=endpoint)
     except SimulationError as error:
-        return Verdict(scenario.name, (CRASHED,), str(error)), None
+        return Verdict(scenario.name, (RAISED,), str(error)), None
     violated = tuple(
         sorted({name for report in outcome.reports for name in (v.property for v in report.violated)})
     )

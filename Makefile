@@ -1,0 +1,41 @@
+# `make demo` and `make test` do all their own set-up: a virtual environment in .venv, from the package index.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+JOBS ?= 2
+
+.PHONY: demo test check bench fuzz mutants clean
+
+demo: $(READY)
+	$(BIN)/totem demo
+
+test: check
+	$(BIN)/python -m pytest -n $(JOBS)
+
+check: $(READY)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+bench: $(READY)
+	$(BIN)/totem bench sim
+
+# The long search: about half an hour on two cores. Interrupt it and run it again: it goes on where it was.
+fuzz: $(READY)
+	mkdir -p out
+	$(BIN)/totem fuzz --seeds 0:5000 --resume out/fuzz-0-5000.json
+
+mutants: $(READY)
+	$(BIN)/totem fuzz --mutants --seeds 0:500
+
+clean:
+	rm -rf $(VENV) out
+
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "Totempole needs Python 3.11 or later: name one with PYTHON=…"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $(READY)

@@ -1,0 +1,63 @@
+"""The command `totem`: finds the verb, runs it, and turns what goes wrong into a line and an exit code."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+
+from totempole.cli import bench, demo, fuzz, options, sim
+from totempole.errors import TotemError
+
+EXIT_TROUBLE = 2
+EXIT_INTERRUPTED = 130
+
+DESCRIPTION = """\
+Totally ordered, fault-tolerant multicast: the Totem protocols, proven in simulation.
+
+Begin with `totem demo`. Each command explains itself: `totem sim --help`.
+"""
+EPILOG = """\
+exit codes: 0 all that was checked holds, 1 it does not, 2 the command could not be carried out, 130 interrupted
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    try:
+        arguments = _parser().parse_args(argv)
+        code: int = arguments.run(arguments)
+        return code
+    except SystemExit as exit:  # --help, --version, and mistakes in the arguments
+        return exit.code if isinstance(exit.code, int) else 0
+    except KeyboardInterrupt:
+        print("totem: interrupted", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    except (TotemError, OSError) as error:
+        print(f"totem: {_one_line(error)}", file=sys.stderr)
+        return EXIT_TROUBLE
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = options.Parser(
+        prog="totem",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"totem {_version()}")
+    verbs = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for module in (demo, sim, fuzz, bench):
+        module.add(verbs)
+    return parser
+
+
+def _version() -> str:
+    try:
+        return version("totempole")
+    except PackageNotFoundError:
+        return "(not installed)"
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

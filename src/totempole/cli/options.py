@@ -1,0 +1,50 @@
+"""What the commands' options share."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    Verbs = argparse._SubParsersAction[argparse.ArgumentParser]
+else:
+    Verbs = object
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, and where to read more."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
+def verb(verbs: Verbs, name: str, summary: str, examples: str = "") -> argparse.ArgumentParser:
+    return verbs.add_parser(
+        name,
+        help=summary,
+        description=summary[0].upper() + summary[1:] + ".",
+        epilog=examples,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+
+
+def add_judging(parser: argparse.ArgumentParser, quick: str) -> None:
+    """The two options of every command that measures or judges."""
+    parser.add_argument("--quick", action="store_true", help=quick)
+    parser.add_argument("--json", metavar="FILE", help="the same as data, to a file or to standard output (-)")
+
+
+def seed_range(text: str) -> range:
+    """`A:B`, B not included."""
+    first, separator, stop = text.partition(":")
+    if not separator or not first.isdecimal() or not stop.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a range of seeds: give FIRST:STOP, like 0:1000")
+    if int(first) >= int(stop):
+        raise argparse.ArgumentTypeError(f"{text!r} is empty: give FIRST:STOP with FIRST below STOP")
+    return range(int(first), int(stop))
+
+
+def at_least_one(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r}: give a whole number of at least 1")
+    return int(text)

@@ -1,0 +1,159 @@
+"""`totem sim FILE`: play a scenario, show what happened, judge it."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import Any
+
+from totempole import scenarios
+from totempole.checkers import Outcome as Holds
+from totempole.checkers import check
+from totempole.cli import options
+from totempole.cli.figure import draw
+from totempole.cli.loading import load_scenario, parse_processors
+from totempole.cli.mutants import endpoint_of, find_mutant
+from totempole.cli.output import Screen, table
+from totempole.cli.tables import (
+    delivery_data,
+    delivery_table,
+    verdict_data,
+    verdict_table,
+    violation_lines,
+    worst,
+)
+from totempole.cli.timeline import Timeline
+from totempole.errors import TotemError
+from totempole.sim.scenario import Outcome, render_story, run
+from totempole.sim.settings_text import time_text
+from totempole.trace.digest import trace_digest
+from totempole.trace.ndjson import write_ndjson
+
+EXAMPLES = """\
+examples:
+  totem sim --list                         the scenarios that come with totempole
+  totem sim figure-4-16                    one of them
+  totem sim my.scenario --story            every configuration, state and fault, line by line
+  totem sim appendix-a.events              the paper's events file, with packet drivers
+  totem sim my.scenario --trace run.ndjson the whole trace, for other tools
+
+Exits 0 when every expectation is met and no property is violated, else 1.
+"""
+
+
+def add(verbs: options.Verbs) -> None:
+    parser = options.verb(verbs, "sim", "play a scenario file in the simulator and judge it", EXAMPLES)
+    parser.add_argument("file", nargs="?", metavar="FILE", help="a scenario, or an events file of appendix A")
+    parser.add_argument("--list", action="store_true", help="list the scenarios that come with totempole")
+    parser.add_argument("--story", action="store_true", help="tell the run event by event")
+    parser.add_argument("--trace", metavar="OUT.ndjson", help="write the trace, all of it")
+    parser.add_argument("--events", action="store_true", help="FILE is an events file, whatever it looks like")
+    parser.add_argument(
+        "--processors", nargs="+", default=[], metavar="N", help="who takes part, for an events file"
+    )
+    parser.add_argument("--seed", type=int, metavar="N", help="another seed than the file's")
+    parser.add_argument("--mutant", metavar="NAME", help="run a broken protocol (totem fuzz --mutants)")
+    options.add_judging(parser, quick="show the summary only")
+    parser.set_defaults(run=run_sim)
+
+
+def run_sim(arguments: argparse.Namespace) -> int:
+    screen = Screen(arguments.json)
+    if arguments.list:
+        _list(screen)
+        return 0
+    if arguments.file is None:
+        raise TotemError("sim: name a scenario file, or give --list")
+    scenario = load_scenario(
+        arguments.file,
+        events=arguments.events,
+        processors=parse_processors(arguments.processors),
+        seed=arguments.seed,
+    )
+    endpoint = endpoint_of(find_mutant(arguments.mutant)) if arguments.mutant else None
+    level = "protocol" if arguments.trace else "checked"
+    started_s = time.perf_counter()
+    with screen.err.status(f"simulating {time_text(scenario.end_us)} of {len(scenario.processors)} processors"):
+        outcome = run(scenario, level=level, endpoint=endpoint)
+    report = SimReport(outcome, time.perf_counter() - started_s)
+    if arguments.trace:
+        write_ndjson(arguments.trace, outcome.rows)
+    if arguments.story:
+        screen.long(render_story(outcome.rows, scenario.names).rstrip())
+    report.show(screen, brief=arguments.quick)
+    screen.save_json(report.data())
+    return 0 if report.holds else 1
+
+
+def _list(screen: Screen) -> None:
+    shown = table("scenario", "about")
+    for name in scenarios.names():
+        shown.add_row(name, scenarios.about(name))
+    screen.print(shown)
+
+
+class SimReport:
+    """One run: its figure, its tables, its verdict."""
+
+    def __init__(self, outcome: Outcome, elapsed_s: float) -> None:
+        self.outcome = outcome
+        self.names = outcome.scenario.names
+        self.timeline = Timeline(outcome.rows)
+        self.verdicts = worst(outcome.reports or [check(outcome.rows)])
+        self.elapsed_s = elapsed_s
+
+    @property
+    def holds(self) -> bool:
+        return not self.outcome.failures and all(v.outcome is not Holds.VIOLATED for v in self.verdicts)
+
+    def show(self, screen: Screen, brief: bool = False) -> None:
+        if not brief:
+            screen.rule("Configurations")
+            screen.print(draw(self.timeline, self.names, screen.out.width))
+            screen.print()
+            screen.print(delivery_table(self.timeline, self.names))
+            screen.print()
+            screen.print(verdict_table(self.verdicts))
+        self._show_trouble(screen)
+        screen.print()
+        screen.print(self._summary())
+
+    def _show_trouble(self, screen: Screen) -> None:
+        lines = violation_lines(self.verdicts)
+        if lines:
+            screen.print("\n[bold red]Violations[/]")
+        for line in lines:
+            screen.long(f"  {line}")
+        if self.outcome.failures:
+            screen.print("\n[bold red]Expectations that failed[/]")
+        for failure in self.outcome.failures:
+            screen.long(f"  {failure.partition(chr(10))[0]}")
+
+    def _summary(self) -> str:
+        world = self.outcome.world
+        verdict = "[bold green]holds[/]" if self.holds else "[bold red]FAILS[/]"
+        return (
+            f"{self.outcome.scenario.name}: {verdict}. Simulated {time_text(self.outcome.scenario.end_us)} of "
+            f"{len(self.names)} processors in {self.elapsed_s:.1f} s: {world.packet_events:,} packet events, "
+            f"{self._delivered():,} deliveries, {world.counters['lost']:,} datagrams lost"
+        )
+
+    def _delivered(self) -> int:
+        return sum(host.delivered for host in self.outcome.world.hosts.values())
+
+    def data(self) -> dict[str, Any]:
+        world = self.outcome.world
+        return {
+            "scenario": self.outcome.scenario.name,
+            "seed": self.outcome.scenario.seed,
+            "holds": self.holds,
+            "simulated_us": self.outcome.scenario.end_us,
+            "elapsed_s": round(self.elapsed_s, 3),
+            "packet_events": world.packet_events,
+            "deliveries": self._delivered(),
+            "datagrams": dict(sorted(world.counters.items())),
+            "trace_digest": trace_digest(self.outcome.rows),
+            "processors": delivery_data(self.timeline, self.names),
+            "properties": verdict_data(self.verdicts),
+            "failures": list(self.outcome.failures),
+        }

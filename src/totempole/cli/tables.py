@@ -1,0 +1,148 @@
+"""The tables that several commands show, each as a table for eyes and as data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from totempole.checkers import PROPERTIES, Outcome, Report, Verdict
+from totempole.cli.figure import members_text
+from totempole.cli.output import table
+from totempole.cli.timeline import Segment, Timeline
+from totempole.types import ProcessorId
+
+STYLES = {Outcome.HOLDS: "green", Outcome.VIOLATED: "bold red", Outcome.UNDECIDED: "yellow"}
+CITATIONS = {item.name: item.citation for item in PROPERTIES}
+
+VIOLATIONS_SHOWN = 3
+"""Of each property; the JSON has those that the checkers list."""
+
+
+# Verdicts
+
+
+def worst(reports: Iterable[Report]) -> list[Verdict]:
+    """One verdict for each property: violated if ever so, else what the last report says."""
+    found: dict[str, Verdict] = {}
+    for report in reports:
+        for verdict in report.verdicts:
+            before = found.get(verdict.property)
+            if before is None or before.outcome is not Outcome.VIOLATED:
+                found[verdict.property] = verdict
+    return list(found.values())
+
+
+def verdict_table(verdicts: Sequence[Verdict]) -> Table:
+    shown = table("property", "citation", "verdict", title="Properties")
+    for verdict in verdicts:
+        shown.add_row(verdict.property, Text(CITATIONS[verdict.property], "dim"), _outcome(verdict))
+    return shown
+
+
+def _outcome(verdict: Verdict) -> Text:
+    count = f" ({verdict.count})" if verdict.count > 1 else ""
+    return Text(f"{verdict.outcome}{count}", style=STYLES[verdict.outcome])
+
+
+def violation_lines(verdicts: Iterable[Verdict]) -> list[str]:
+    lines = []
+    for verdict in verdicts:
+        lines += [str(violation) for violation in verdict.violations[:VIOLATIONS_SHOWN]]
+        if verdict.count > VIOLATIONS_SHOWN:
+            lines.append(f"{verdict.property}: {verdict.count - VIOLATIONS_SHOWN} more like these")
+    return lines
+
+
+def verdict_data(verdicts: Iterable[Verdict]) -> list[dict[str, Any]]:
+    return [
+        {
+            "property": verdict.property,
+            "citation": CITATIONS[verdict.property],
+            "verdict": str(verdict.outcome),
+            "count": verdict.count,
+            "violations": [_violation_data(violation) for violation in verdict.violations],
+            "reasons": list(verdict.reasons),
+        }
+        for verdict in verdicts
+    ]
+
+
+def _violation_data(violation: Any) -> dict[str, Any]:
+    return {
+        "nodes": list(violation.nodes),
+        "messages": list(violation.messages),
+        "steps": [list(step) for step in violation.steps],
+        "text": violation.text,
+    }
+
+
+# Deliveries and configurations
+
+
+def delivery_table(timeline: Timeline, names: Mapping[ProcessorId, str]) -> Table:
+    numbers = ("sent", "delivered", "safe", "transitional", "configurations", "lives")
+    shown = table("processor", *numbers, "ends in", title="Deliveries", right=numbers)
+    for row in delivery_data(timeline, names):
+        counts = [f"{row[column]:,}" for column in ("sent", "delivered", "safe", "transitional")]
+        installed = str(len(row["configurations"]))
+        shown.add_row(str(row["processor"]), *counts, installed, str(row["lives"]), str(row["ends in"]))
+    return shown
+
+
+def delivery_data(timeline: Timeline, names: Mapping[ProcessorId, str]) -> list[dict[str, Any]]:
+    return [_processor_data(timeline, names, node) for node in timeline.nodes]
+
+
+def _processor_data(
+    timeline: Timeline, names: Mapping[ProcessorId, str], node: ProcessorId
+) -> dict[str, Any]:
+    segments = timeline.segments(node)
+    return {
+        "processor": names[node],
+        "sent": timeline.originated[node],
+        "delivered": sum(segment.delivered for segment in segments),
+        "safe": sum(segment.safe for segment in segments),
+        "transitional": sum(segment.delivered for segment in segments if not segment.regular),
+        "lives": timeline.lives(node),
+        "ends in": _shown(segments[-1], names) if segments else "",
+        "configurations": [_segment_data(segment, names) for segment in segments],
+    }
+
+
+def _segment_data(segment: Segment, names: Mapping[ProcessorId, str]) -> dict[str, Any]:
+    return {
+        "at_us": segment.at_us,
+        "id": segment.configuration,
+        "kind": "regular" if segment.regular else "transitional",
+        "members": [names[member] for member in segment.members],
+        "delivered": segment.delivered,
+    }
+
+
+def _shown(segment: Segment, names: Mapping[ProcessorId, str]) -> str:
+    return members_text(segment, names, segment.members)
+
+
+# Coverage
+
+
+def coverage_table(coverage: Mapping[str, int], expected: Sequence[str]) -> Table:
+    """What was reached, in the order of what is expected; what was not, in red."""
+    shown = table("reached", "times", "", "reached", "times", title="Coverage", right=("times",))
+    cells = [_coverage_cells(name, coverage.get(name, 0)) for name in _in_order(coverage, expected)]
+    half = (len(cells) + 1) // 2
+    for left, right in zip(cells[:half], [*cells[half:], (Text(), Text())], strict=False):
+        shown.add_row(*left, "", *right)
+    return shown
+
+
+def _in_order(coverage: Mapping[str, int], expected: Sequence[str]) -> list[str]:
+    return [*expected, *sorted(set(coverage) - set(expected))]
+
+
+def _coverage_cells(name: str, count: int) -> tuple[Text, Text]:
+    style = "" if count else "bold red"
+    return Text(name, style=style), Text(f"{count:,}", style=style)

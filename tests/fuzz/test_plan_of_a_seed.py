@@ -1,0 +1,51 @@
+"""A seed becomes a scenario: always the same one, with everything in it that a search needs."""
+
+from __future__ import annotations
+
+import pytest
+
+from totempole.sim.fuzz.plan import CALM_US, END_US, plan
+from totempole.sim.script import Fault, Send, Traffic
+from totempole.sim.script_parser import parse
+from totempole.types import RingKind
+
+SEEDS = range(200)
+
+
+def test_a_seed_always_gives_the_same_scenario() -> None:
+    assert plan(7) == plan(7)
+    assert plan(7) != plan(8)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2, 3, 17, 392])
+def test_a_plan_survives_being_written_down_and_read_again(seed: int) -> None:
+    scenario = plan(seed)
+    assert parse(scenario.to_text(), scenario.name) == scenario
+
+
+def test_both_ring_kinds_and_all_sizes_of_ring_take_part() -> None:
+    plans = [plan(seed) for seed in SEEDS]
+    kinds = {setting.value for each in plans for setting in each.settings if setting.field == "ring_kind"}
+    assert kinds == set(RingKind)
+    assert {len(each.processors) for each in plans} == set(range(1, 10))
+
+
+def test_every_run_has_ten_seconds_several_faults_and_hundreds_of_messages() -> None:
+    assert END_US >= 10_000_000
+    for seed in SEEDS:
+        scenario = plan(seed)
+        faults = [step for step in scenario.steps if isinstance(step.action, Fault) and step.at_us < CALM_US]
+        assert len(faults) >= 3, seed
+        assert sum(_messages(step.action) for step in scenario.steps) >= 100, seed
+
+
+def _messages(action: object) -> float:
+    if isinstance(action, Send):
+        return action.count
+    return action.rate_per_s if isinstance(action, Traffic) else 0
+
+
+def test_the_calm_has_no_faults_but_the_repairs_that_begin_it() -> None:
+    for seed in SEEDS:
+        late = [step for step in plan(seed).steps if step.at_us > CALM_US and isinstance(step.action, Fault)]
+        assert not late, seed
