@@ -28,6 +28,8 @@ from totempole.wire.packets import CommitToken, Join, Packet, RegularMessage, Re
 MS = 1_000
 S = 1_000_000
 
+CALM = RingConfig()
+
 BUSY = RingConfig(idle_rounds=10**9)
 """The token never rests, so that rotations can be counted."""
 
@@ -85,7 +87,7 @@ class Loss(DropRule):
 
 class Lab:
     def __init__(
-        self, processors: int | Iterable[ProcessorId], config: Any = BUSY, *, seed: int = 1, **conditions: Any
+        self, processors: int | Iterable[ProcessorId], config: Any = CALM, *, seed: int = 1, **conditions: Any
     ) -> None:
         self.world = World(seed, processors, config, level="protocol", record_inputs=True, **conditions)
 
@@ -108,6 +110,17 @@ class Lab:
         wanted = [tuple(sorted(ring)) for ring in rings]
         self.until(
             lambda: all(self.members(me) == ring for ring in wanted for me in ring), within_us, slice_us=100
+        )
+
+    def until_next_rings(self, *rings: Iterable[ProcessorId], within_us: int = 3 * S) -> None:
+        """As `until_rings`, but on rings that are not installed yet."""
+        wanted = [tuple(sorted(ring)) for ring in rings]
+        old = {me: self.ring(me).ring_id for ring in wanted for me in ring}
+        self.until(
+            lambda: all(
+                self.members(me) == ring and self.ring(me).ring_id != old[me] for ring in wanted for me in ring
+            ),
+            within_us,
         )
 
     def until(self, holds: Callable[[], bool], within_us: int = S, slice_us: int = SLICE_US) -> None:
@@ -245,7 +258,7 @@ def decoded(config: RingConfig, datagram: bytes) -> Packet:
     return Codec(config.cluster_id, config.ring_kind).decode(datagram[SEGMENT.size :])
 
 
-def received(entry: Entry, config: RingConfig = BUSY) -> list[Packet]:
+def received(entry: Entry, config: RingConfig = CALM) -> list[Packet]:
     """What came in with a `receive`; small packets only."""
     return [decoded(config, datagram) for datagram in entry.arguments[0]] if entry.method == "receive" else []
 

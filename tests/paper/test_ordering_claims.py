@@ -14,7 +14,7 @@ from totempole.wire.packets import RegularMessage, RegularToken
 
 def busy_ring(processors: int = 4) -> Lab:
     """A ring that has ordered five messages, with the token going round."""
-    lab = Lab(processors).form()
+    lab = Lab(processors, BUSY).form()
     lab.send(1, 5)
     lab.run(10 * MS)
     assert all(lab.ring(me).safe_up_to == 5 for me in lab.everyone)

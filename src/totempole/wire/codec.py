@@ -77,6 +77,12 @@ _new = tuple.__new__
 _FIELDS = HEADER.size
 _SERVICES = {int(service): service for service in Service}
 
+_MESSAGE_START = MAGIC + bytes((VERSION, PacketType.MESSAGE))
+_TYPE_STOP = len(_MESSAGE_START)
+
+RECENT_MAX = 64
+"""Messages that a codec remembers having decoded."""
+
 # Plain numbers: operations on an IntFlag cost ten times as much.
 _AFTER_TOKEN, _RECOVERED = int(MessageFlag.AFTER_TOKEN), int(MessageFlag.RECOVERED)
 _RETRANS, _BLOCK = int(TokenFlag.RETRANS), int(TokenFlag.BLOCK)
@@ -87,17 +93,17 @@ class Codec:
     """Encodes and decodes the packets of one cluster and one ring kind.
 
     Both directions are pure functions. A multicast reaches many receivers of one simulation, so `decode`
-    remembers its last answer; packets are immutable and may be shared.
+    remembers its latest messages; packets are immutable and may be shared.
     """
 
-    __slots__ = ("_cluster_id", "_last", "_ring_kind")
+    __slots__ = ("_cluster_id", "_recent", "_ring_kind")
 
     def __init__(self, cluster_id: int, ring_kind: RingKind) -> None:
         if not 0 <= cluster_id < 2**64:
             raise ConfigurationError(f"cluster_id = {cluster_id}: give a number from 0 to 2**64 - 1")
         self._cluster_id = cluster_id
         self._ring_kind = int(ring_kind)
-        self._last: tuple[bytes, Packet] | None = None
+        self._recent: dict[bytes, tuple[bytes, Packet]] = {}
 
     def encode(self, packet: Packet) -> bytes:
         """The packet's bytes. What `decode` would refuse is not built, but raises ConfigurationError."""
@@ -120,11 +126,16 @@ class Codec:
         """The packet that these bytes are, or CodecError with one of the reasons named above."""
         # No copy of bytes; of a view a copy, which its owner cannot change under the memo.
         data = bytes(data)
-        # Bytes that are the same object compare equal at once, others mostly differ in length or number.
-        if self._last is not None and self._last[0] == data:
-            return self._last[1]
+        if data[:_TYPE_STOP] != _MESSAGE_START:
+            return self._read(data)
+        key = data[:REGULAR_OVERHEAD]
+        known = self._recent.get(key)
+        if known is not None and known[0] == data:
+            return known[1]
         packet = self._read(data)
-        self._last = data, packet
+        if len(self._recent) >= RECENT_MAX:
+            self._recent.clear()
+        self._recent[key] = data, packet
         return packet
 
     def _read(self, data: bytes) -> Packet:
