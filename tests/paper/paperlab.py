@@ -30,10 +30,10 @@ S = 1_000_000
 
 CALM = RingConfig()
 
-BUSY = RingConfig(idle_rounds=10**9)
-"""The token never rests, so that rotations can be counted."""
+BUSY = RingConfig(idle_rounds=300)
+"""The token does not rest for a while, so that rotations can be counted."""
 
-ACCELERATED = RingConfig(idle_rounds=10**9, ring_kind=RingKind.ACCELERATED)
+ACCELERATED = RingConfig(idle_rounds=300, ring_kind=RingKind.ACCELERATED)
 
 SLICE_US = 5
 """How finely `Lab.until` looks. A packet travels for 50 us at least."""
@@ -118,10 +118,17 @@ class Lab:
         old = {me: self.ring(me).ring_id for ring in wanted for me in ring}
         self.until(
             lambda: all(
-                self.members(me) == ring and self.ring(me).ring_id != old[me] for ring in wanted for me in ring
+                self.members(me) == ring and self.ring(me).ring_id != old[me]
+                for ring in wanted
+                for me in ring
             ),
             within_us,
+            slice_us=50,
         )
+
+    def until_delivered(self, since_us: int, within_us: int) -> None:
+        """Until everyone has delivered something."""
+        self.until(lambda: all(self.delivered(me, since_us) for me in self.everyone), within_us)
 
     def until(self, holds: Callable[[], bool], within_us: int = S, slice_us: int = SLICE_US) -> None:
         """Runs until `holds`, which must come true within the time."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from paperlab import BUSY, MS, Lab, received, seqs
 
@@ -287,7 +289,7 @@ def test_token_seq_grows_by_one_at_each_hop() -> None:
     """§4.1: a processor that accepts the token increments token_seq."""
     lab = busy_ring()
     hops = [(token.sender, token.token_seq) for token in lab.tokens()[-9:]]
-    for (sender, token_seq), (successor, next_seq) in zip(hops, hops[1:], strict=False):
+    for (sender, token_seq), (successor, next_seq) in pairwise(hops):
         assert (successor, next_seq) == (sender % 4 + 1, token_seq + 1)
 
 

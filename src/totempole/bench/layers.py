@@ -1,15 +1,15 @@
 """Where time goes, by layer: cProfile's own time of every function, summed up by package.
 
-What is not ours (C functions, the standard library, code that dataclasses and named tuples generate) counts for
-the package that calls it. The profiler makes small functions look dearer than they are: read the shares as an
-indication, and the rates of an unprofiled run as the truth.
+What is not ours (C functions, the standard library, code that dataclasses and named tuples generate) counts
+for the package that calls it. The profiler makes small functions look dearer than they are: read the shares
+as an indication, and the rates of an unprofiled run as the truth.
 """
 
 from __future__ import annotations
 
 import cProfile
 import pstats
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -39,14 +39,14 @@ def profile(work: Callable[[], object]) -> Breakdown:
 
 def by_layer(stats: Mapping[Function, Any]) -> Breakdown:
     """`stats` is what pstats has: (calls, primitive calls, own time, whole time, callers) by function."""
-    seconds: Counter[str] = Counter()
+    seconds: dict[str, float] = defaultdict(float)
     for function, (_, _, own_s, _, callers) in stats.items():
         layer = layer_of(function[0])
         if layer is not None:
-            seconds[layer] += own_s  # type: ignore[assignment]
+            seconds[layer] += own_s
         else:
             _charge(seconds, stats, callers, own_s, DEPTH_MAX)
-    return dict(seconds.most_common())
+    return dict(sorted(seconds.items(), key=lambda item: -item[1]))
 
 
 def layer_of(file: str) -> str | None:
@@ -58,18 +58,22 @@ def layer_of(file: str) -> str | None:
 
 
 def _charge(
-    seconds: Counter[str], stats: Mapping[Function, Any], callers: Mapping[Function, Any], own_s: float, depth: int
+    seconds: dict[str, float],
+    stats: Mapping[Function, Any],
+    callers: Mapping[Function, Any],
+    own_s: float,
+    depth: int,
 ) -> None:
     """Shares the time out among callers, each by the time that it made the function spend."""
     shares = {caller: max(spent[2], 0.0) for caller, spent in callers.items()}
     whole = sum(shares.values())
     if not whole or not depth:
-        seconds[OTHER] += own_s  # type: ignore[assignment]
+        seconds[OTHER] += own_s
         return
     for caller, share in shares.items():
         layer = layer_of(caller[0])
         part_s = own_s * share / whole
         if layer is not None:
-            seconds[layer] += part_s  # type: ignore[assignment]
+            seconds[layer] += part_s
         else:
             _charge(seconds, stats, stats[caller][4] if caller in stats else {}, part_s, depth - 1)

@@ -24,7 +24,7 @@ from totempole.types import RingKind
 
 NODES = 5
 MESSAGE_BYTES = 1_000
-FORMED_US = 400_000
+FORMED_US = 200_000
 """By when the ring is whole."""
 
 

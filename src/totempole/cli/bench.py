@@ -23,7 +23,9 @@ examples:
 def add(verbs: options.Verbs) -> None:
     parser = options.verb(verbs, "bench", "measure speed", EXAMPLES)
     benches = parser.add_subparsers(title="benchmarks", metavar="BENCHMARK", required=True)
-    sim = options.verb(benches, "sim", "measure the simulator: packet events and fuzz runs per second, one core")
+    sim = options.verb(
+        benches, "sim", "measure the simulator: packet events and fuzz runs per second, one core"
+    )
     options.add_judging(sim, quick="small workloads, three rounds")
     sim.set_defaults(run=run_sim_bench)
 
@@ -75,7 +77,9 @@ def _rate_table(samples: Sequence[Sample]) -> Table:
 
 
 def _layer_table(breakdowns: Mapping[str, Breakdown]) -> Table:
-    shown = table("layer", *breakdowns, title="Where time goes (own time under cProfile)", right=tuple(breakdowns))
+    shown = table(
+        "layer", *breakdowns, title="Where time goes (own time under cProfile)", right=tuple(breakdowns)
+    )
     for layer in (*LAYERS, OTHER):
         shares = [_share(breakdown, layer) for breakdown in breakdowns.values()]
         shown.add_row(layer, *(f"{share:.0%}" for share in shares))

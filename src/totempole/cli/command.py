@@ -19,7 +19,7 @@ Totally ordered, fault-tolerant multicast: the Totem protocols, proven in simula
 Begin with `totem demo`. Each command explains itself: `totem sim --help`.
 """
 EPILOG = """\
-exit codes: 0 all that was checked holds, 1 it does not, 2 the command could not be carried out, 130 interrupted
+exit codes: 0 what was checked holds, 1 it does not, 2 the command could not be carried out, 130 interrupted
 """
 
 

@@ -1,8 +1,8 @@
 """Draws a timeline as 000 draws figures 4.15 and 4.16: a column for each processor, time downwards.
 
-A vertical line is the order of messages that a processor delivered in a configuration, with their number: solid
-in a regular configuration, dotted in a transitional one. A dashed horizontal line is a Configuration Change
-message. Members in parentheses did not install the configuration.
+A vertical line is the order of messages that a processor delivered in a configuration, with their number:
+solid in a regular configuration, dotted in a transitional one. A dashed horizontal line is a Configuration
+Change message. Members in parentheses did not install the configuration.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ COLUMN_MIN = 5
 SOLID = "┃"
 DOTTED = "┊"
 DASH = "╌"
-END = {"crash": "✗ crash", "leave": "○ left"}
+END = {"crash": ("✗", "crash"), "leave": ("○", "left")}
 NOTE_MARK = "»"
 REGULAR_COLOURS = ("cyan", "green", "magenta", "bright_blue", "bright_cyan", "bright_green", "bright_magenta")
 TRANSITIONAL_COLOUR = "yellow"
 LEGEND = Text(
-    f"{SOLID} regular, {DOTTED} transitional, with the messages delivered in it; {DASH * 2} Configuration Change; "
-    "(q) did not install",
+    f"{' ' * TIME_WIDTH}{SOLID} 12 messages delivered, {DOTTED} in a transitional configuration, "
+    f"{DASH * 2} Configuration Change",
     style="dim",
 )
 
@@ -38,15 +38,22 @@ def draw(
     names: Mapping[ProcessorId, str],
     width: int = 100,
     *,
-    since_us: int = 0,
     until_us: int | None = None,
+    told: Sequence[str] = (),
+    legend: bool = True,
 ) -> Text:
-    """The figure; a list instead when there are too many processors for columns."""
-    bands = timeline.bands(since_us, until_us)
+    """The figure, up to `until_us`, with faults of the kinds `told`, or all.
+
+    With too many processors for columns it is a list instead.
+    """
+    bands = timeline.bands(until_us)
+    if told:
+        _tell_only(bands, told)
     column = min(COLUMN_MAX, (width - TIME_WIDTH) // max(1, len(timeline.nodes)))
     if column < COLUMN_MIN:
         return _list(timeline, names)
-    return _Drawing(bands, timeline.nodes, names, column).text()
+    drawing = _Drawing(bands, timeline, names, column, width).text()
+    return drawing.append("\n").append_text(LEGEND) if legend else drawing
 
 
 def members_text(segment: Segment, names: Mapping[ProcessorId, str], installed: Iterable[ProcessorId]) -> str:
@@ -57,32 +64,51 @@ def members_text(segment: Segment, names: Mapping[ProcessorId, str], installed: 
     return f"{opening}{' '.join(shown)}{closing}"
 
 
+def _tell_only(bands: Iterable[Band], told: Sequence[str]) -> None:
+    """Leaves out other kinds of faults, and those that change nothing of the picture."""
+    in_force = ""
+    for band in bands:
+        partings = {at_us for at_us, what in band.notes if what.startswith("partition")}
+        kept = []
+        for at_us, what in band.notes:
+            undone = what == in_force or (what == "heal" and at_us in partings)
+            if what.split()[0] in told and not undone:
+                kept.append((at_us, what))
+                in_force = what
+        band.notes = kept
+
+
 class _Drawing:
     def __init__(
         self,
         bands: Sequence[Band],
-        nodes: Sequence[ProcessorId],
+        timeline: Timeline,
         names: Mapping[ProcessorId, str],
         column: int,
+        width: int,
     ) -> None:
         self._bands = bands
-        self._nodes = nodes
+        self._nodes = timeline.nodes
         self._names = names
         self._column = column
+        self._width = width
         self._centre = (column - 1) // 2
         self._now: dict[ProcessorId, Segment] = {}
         """The configuration that each processor is in, as far as it is drawn."""
-        self._installed = _installers(bands)
+        self._installed = timeline.installers
         self._colours: dict[str, str] = {}
         self._lines: list[Text] = []
 
     def text(self) -> Text:
-        heads = "".join(self._names[node].center(self._column - 1) + " " for node in self._nodes)
+        heads = "".join(self._head(self._names[node]) for node in self._nodes)
         self._lines.append(Text(" " * TIME_WIDTH + heads.rstrip(), style="bold"))
         for band in self._bands:
             self._band(band)
-        self._lines.append(LEGEND)
         return Text("\n").join(self._lines)
+
+    def _head(self, name: str) -> str:
+        """The name, its middle over the processor's line."""
+        return (" " * (self._centre - (len(name) - 1) // 2) + name)[: self._column].ljust(self._column)
 
     def _band(self, band: Band) -> None:
         self._notes(band.notes)
@@ -90,7 +116,7 @@ class _Drawing:
             self._end_lives(band.ends)
         if not band.changes:
             return
-        first_us = min(change.at_us for change in band.changes.values())
+        first_us = band.at_us
         transitional = {node: change for node, change in band.changes.items() if change.transitional}
         if transitional:
             self._change(first_us, {node: _first(change) for node, change in transitional.items()})
@@ -106,18 +132,23 @@ class _Drawing:
         by_time: dict[int, list[str]] = {}
         for at_us, what in notes:
             by_time.setdefault(at_us, []).append(what)
-        for at_us, what in by_time.items():
-            self._lines += self._folded(at_us, f"{NOTE_MARK} {' · '.join(what)}")
+        for at_us, told in by_time.items():
+            self._lines += self._folded(at_us, f"{NOTE_MARK} {' · '.join(told)}")
 
     def _folded(self, at_us: int, text: str) -> list[Text]:
-        pieces = wrap(text, self._column * len(self._nodes), subsequent_indent="  ")
+        pieces = wrap(text, self._width - TIME_WIDTH, subsequent_indent="  ")
         lines = [_time(at_us), *(Text(" " * TIME_WIDTH) for _ in pieces[1:])]
         for line, piece in zip(lines, pieces, strict=True):
             line.append(piece, style="red")
         return lines
 
     def _end_lives(self, ends: Mapping[ProcessorId, str]) -> None:
-        cells = {node: self._cell(Text(END[how], style="bold red")) for node, how in ends.items()}
+        cells = {}
+        for node, how in ends.items():
+            mark, word = END[how]
+            room = self._column - self._centre - len(mark) - 1
+            shown = f"{mark} {word}" if len(word) <= room else mark
+            cells[node] = self._cell(_styled(shown, "bold red"))
         for node in ends:
             self._now.pop(node, None)
         self._row(Text(" " * TIME_WIDTH), cells)
@@ -206,15 +237,6 @@ class _Drawing:
 def _first(change: Change) -> Segment:
     assert change.transitional is not None
     return change.transitional
-
-
-def _installers(bands: Iterable[Band]) -> dict[str, set[ProcessorId]]:
-    found: dict[str, set[ProcessorId]] = {}
-    for band in bands:
-        for node, change in band.changes.items():
-            for segment in change.segments:
-                found.setdefault(segment.configuration, set()).add(node)
-    return found
 
 
 def _neighbours(nodes: Sequence[ProcessorId], chosen: Sequence[ProcessorId]) -> list[list[ProcessorId]]:

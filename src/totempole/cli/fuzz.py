@@ -15,7 +15,7 @@ from totempole.errors import TotemError
 from totempole.sim.fuzz.coverage import EXPECTED, missing
 from totempole.sim.fuzz.search import Tally, search
 
-SEEDS = range(0, 1_000)
+SEEDS = range(1_000)
 QUICK_SEEDS = 40
 COVERAGE_SEEDS_MIN = 1_000
 """A search of so many seeds must have reached everything in coverage.EXPECTED."""
@@ -39,7 +39,9 @@ reached; with --mutants, when one survived.
 def add(verbs: options.Verbs) -> None:
     parser = options.verb(verbs, "fuzz", "search random runs for violated properties", EXAMPLES)
     which = parser.add_argument_group("which runs")
-    which.add_argument("--seeds", type=options.seed_range, metavar="A:B", help="from A up to B (default 0:1000)")
+    which.add_argument(
+        "--seeds", type=options.seed_range, metavar="A:B", help="from A up to B (default 0:1000)"
+    )
     which.add_argument("--seed", type=int, metavar="N", help="replay one seed")
     which.add_argument("--mutant", metavar="NAME", help="run a broken protocol until a seed gives it away")
     which.add_argument(
@@ -47,7 +49,11 @@ def add(verbs: options.Verbs) -> None:
     )
     how = parser.add_argument_group("how")
     how.add_argument(
-        "--jobs", type=options.at_least_one, default=_cores(), metavar="N", help="processes (default: all cores)"
+        "--jobs",
+        type=options.at_least_one,
+        default=cores(),
+        metavar="N",
+        help="processes (default: all cores)",
     )
     how.add_argument("--resume", metavar="FILE", help="go on from this file if it is there, and keep it up")
     how.add_argument("--shrink", action="store_true", help="reduce a failing seed to a small scenario file")
@@ -57,7 +63,7 @@ def add(verbs: options.Verbs) -> None:
     parser.set_defaults(run=run_fuzz)
 
 
-def _cores() -> int:
+def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -1,4 +1,4 @@
-"""From a file's name to a scenario: the scenario language, the events file of appendix A, the packaged ones."""
+"""From a file's name to a scenario: scenario files, events files of appendix A, those in the package."""
 
 from __future__ import annotations
 
@@ -63,9 +63,7 @@ def _from_events(text: str, name: str, processors: Sequence[ProcessorId]) -> Sce
     if processors:
         scenario = replace(scenario, processors=tuple((str(me), me) for me in processors))
     drivers = [Step(0, Traffic(me, shape="driver")) for me in scenario.names]
-    return replace(
-        scenario, steps=(*drivers, *scenario.steps, Step(scenario.end_us, ExpectCheckers()))
-    )
+    return replace(scenario, steps=(*drivers, *scenario.steps, Step(scenario.end_us, ExpectCheckers())))
 
 
 def _only(events: Sequence[PartitionEvent], processors: Sequence[ProcessorId]) -> list[PartitionEvent]:

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 from totempole.cli.output import Screen, table
 from totempole.errors import TotemError
-from totempole.sim.contract import EndpointFactory
-from totempole.sim.fuzz.mutants import MUTANTS, Mutant, hunt, mutated_endpoint
+from totempole.sim.fuzz.mutants import MUTANTS, Mutant, hunt
 
 
 def find_mutant(name: str) -> Mutant:
@@ -25,16 +24,14 @@ def find_mutant(name: str) -> Mutant:
     raise TotemError(f"--mutant {name}: {problem}: {among}")
 
 
-def endpoint_of(mutant: Mutant) -> EndpointFactory:
-    return mutated_endpoint(mutant)
-
-
 def show_list(screen: Screen) -> None:
     shown = table("mutant", "in", "instead of")
     for mutant in MUTANTS:
         shown.add_row(mutant.name, f"srp/{mutant.module}.py", " ".join(mutant.old.split()))
     screen.print(shown)
-    screen.print("\nHunt them all: totem fuzz --mutants --seeds 0:500. One: totem fuzz --mutant NAME --shrink")
+    screen.print(
+        "\nHunt them all: totem fuzz --mutants --seeds 0:500. One: totem fuzz --mutant NAME --shrink"
+    )
 
 
 class Kill(NamedTuple):

@@ -31,7 +31,7 @@ def verb(verbs: Verbs, name: str, summary: str, examples: str = "") -> argparse.
 def add_judging(parser: argparse.ArgumentParser, quick: str) -> None:
     """The two options of every command that measures or judges."""
     parser.add_argument("--quick", action="store_true", help=quick)
-    parser.add_argument("--json", metavar="FILE", help="the same as data, to a file or to standard output (-)")
+    parser.add_argument("--json", metavar="FILE", help="the same as data; - is standard output")
 
 
 def seed_range(text: str) -> range:

@@ -31,7 +31,7 @@ PLAIN_PROGRESS_S = 10.0
 
 
 class Screen:
-    """`out` has the results, `err` progress and trouble. With `--json -`, standard output is for JSON only."""
+    """`out` has the results, `err` progress and trouble. With `--json -`, standard output is JSON only."""
 
     def __init__(self, json_target: str | None = None) -> None:
         self.out = _console(stderr=json_target == "-")

@@ -5,16 +5,17 @@ from __future__ import annotations
 import argparse
 import shlex
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from totempole.cli.mutants import endpoint_of, find_mutant
+from totempole.cli.mutants import find_mutant
 from totempole.cli.output import Screen
 from totempole.cli.sim import SimReport
 from totempole.sim.contract import EndpointFactory
-from totempole.sim.fuzz.mutants import Mutant
+from totempole.sim.fuzz.mutants import Mutant, mutated_endpoint
 from totempole.sim.fuzz.plan import plan
-from totempole.sim.fuzz.shrink import Shrinker
+from totempole.sim.fuzz.shrink import TRIALS_MAX, Shrinker
 from totempole.sim.fuzz.trial import Verdict, try_scenario
 from totempole.sim.scenario import Scenario, render_story
 from totempole.trace.digest import trace_digest
@@ -47,9 +48,11 @@ class Replay:
         SimReport(self.outcome, self.elapsed_s).show(screen, brief)
 
     def data(self) -> dict[str, Any]:
-        data = SimReport(self.outcome, self.elapsed_s).data() if self.outcome else {"failures": [self.verdict.text]}
+        found: dict[str, Any] = {"failures": [self.verdict.text]}
+        if self.outcome is not None:
+            found = SimReport(self.outcome, self.elapsed_s).data()
         return {
-            **data,
+            **found,
             "scenario": self.scenario.name,
             "text": self.scenario.to_text(),
             "mutant": self.mutant.name if self.mutant else None,
@@ -60,7 +63,7 @@ class Replay:
 
 def run_one(screen: Screen, arguments: argparse.Namespace, seeds: range) -> int:
     mutant = find_mutant(arguments.mutant) if arguments.mutant else None
-    endpoint = endpoint_of(mutant) if mutant else None
+    endpoint = mutated_endpoint(mutant) if mutant else None
     seed = arguments.seed
     if seed is None:
         seed = first_failing(screen, seeds, endpoint)
@@ -91,17 +94,11 @@ def first_failing(screen: Screen, seeds: range, endpoint: EndpointFactory | None
 
 def shrink_to_file(screen: Screen, replay: Replay, path: Path) -> Replay:
     """Shrinks, shows the small scenario with its story, says how to run it. Ctrl-C keeps the best so far."""
-    with screen.progress("shrinking", None) as advance:
-        shrinker = Shrinker(
-            replay.scenario,
-            replay.verdict.violated,
-            replay.endpoint,
-            progress=lambda trials, steps: advance(trials, f"trials, {steps} steps left"),
-        )
-        try:
-            shrinker.shrink()
-        finally:
-            path.write_text(file_text(shrinker.best, replay.verdict, replay.mutant, path), encoding="utf-8")
+
+    def keep(best: Scenario) -> None:
+        path.write_text(file_text(best, replay.verdict, replay.mutant, path), encoding="utf-8")
+
+    shrinker = shrink(screen, replay, TRIALS_MAX, keep)
     small = Replay(shrinker.best, replay.mutant, replay.endpoint)
     before, after = len(replay.scenario.steps), len(small.scenario.steps)
     screen.rule(f"Shrunk from {before} steps to {after} in {shrinker.trials} trials")
@@ -112,6 +109,28 @@ def shrink_to_file(screen: Screen, replay: Replay, path: Path) -> Replay:
     small.show(screen, brief=True)
     screen.long(f"\nRun it again: {run_command(path, replay.mutant)}")
     return small
+
+
+def shrink(
+    screen: Screen,
+    replay: Replay,
+    trials_max: int,
+    keep: Callable[[Scenario], None] = lambda _best: None,
+) -> Shrinker:
+    """Behind a bar; `keep` is given the best scenario so far, even when it is interrupted."""
+    with screen.progress("shrinking", None) as advance:
+        shrinker = Shrinker(
+            replay.scenario,
+            replay.verdict.violated,
+            replay.endpoint,
+            progress=lambda trials, steps: advance(trials, f"trials, {steps} steps left"),
+            trials_max=trials_max,
+        )
+        try:
+            shrinker.shrink()
+        finally:
+            keep(shrinker.best)
+    return shrinker
 
 
 def file_text(scenario: Scenario, verdict: Verdict, mutant: Mutant | None, path: Path) -> str:
@@ -137,7 +156,7 @@ def _default_file(seed: int, mutant: Mutant | None) -> str:
 
 def print_hashes(screen: Screen, arguments: argparse.Namespace, seeds: range) -> int:
     """One line a seed: the seed and the digest of its trace."""
-    endpoint = endpoint_of(find_mutant(arguments.mutant)) if arguments.mutant else None
+    endpoint = mutated_endpoint(find_mutant(arguments.mutant)) if arguments.mutant else None
     chosen = seeds if arguments.seed is None else range(arguments.seed, arguments.seed + 1)
     digests = {}
     failed = False

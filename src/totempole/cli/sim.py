@@ -6,13 +6,15 @@ import argparse
 import time
 from typing import Any
 
+from rich.markup import escape
+
 from totempole import scenarios
 from totempole.checkers import Outcome as Holds
 from totempole.checkers import check
 from totempole.cli import options
 from totempole.cli.figure import draw
 from totempole.cli.loading import load_scenario, parse_processors
-from totempole.cli.mutants import endpoint_of, find_mutant
+from totempole.cli.mutants import find_mutant
 from totempole.cli.output import Screen, table
 from totempole.cli.tables import (
     delivery_data,
@@ -24,7 +26,8 @@ from totempole.cli.tables import (
 )
 from totempole.cli.timeline import Timeline
 from totempole.errors import TotemError
-from totempole.sim.scenario import Outcome, render_story, run
+from totempole.sim.fuzz.mutants import Mutant, mutated_endpoint
+from totempole.sim.scenario import Outcome, Scenario, render_story, run
 from totempole.sim.settings_text import time_text
 from totempole.trace.digest import trace_digest
 from totempole.trace.ndjson import write_ndjson
@@ -47,7 +50,7 @@ def add(verbs: options.Verbs) -> None:
     parser.add_argument("--list", action="store_true", help="list the scenarios that come with totempole")
     parser.add_argument("--story", action="store_true", help="tell the run event by event")
     parser.add_argument("--trace", metavar="OUT.ndjson", help="write the trace, all of it")
-    parser.add_argument("--events", action="store_true", help="FILE is an events file, whatever it looks like")
+    parser.add_argument("--events", action="store_true", help="take FILE for an events file")
     parser.add_argument(
         "--processors", nargs="+", default=[], metavar="N", help="who takes part, for an events file"
     )
@@ -70,19 +73,25 @@ def run_sim(arguments: argparse.Namespace) -> int:
         processors=parse_processors(arguments.processors),
         seed=arguments.seed,
     )
-    endpoint = endpoint_of(find_mutant(arguments.mutant)) if arguments.mutant else None
-    level = "protocol" if arguments.trace else "checked"
-    started_s = time.perf_counter()
-    with screen.err.status(f"simulating {time_text(scenario.end_us)} of {len(scenario.processors)} processors"):
-        outcome = run(scenario, level=level, endpoint=endpoint)
-    report = SimReport(outcome, time.perf_counter() - started_s)
+    mutant = find_mutant(arguments.mutant) if arguments.mutant else None
+    report = play(screen, scenario, "protocol" if arguments.trace else "checked", mutant)
+    rows = report.outcome.rows
     if arguments.trace:
-        write_ndjson(arguments.trace, outcome.rows)
+        write_ndjson(arguments.trace, rows)
     if arguments.story:
-        screen.long(render_story(outcome.rows, scenario.names).rstrip())
+        screen.long(render_story(rows, scenario.names).rstrip())
     report.show(screen, brief=arguments.quick)
     screen.save_json(report.data())
     return 0 if report.holds else 1
+
+
+def play(screen: Screen, scenario: Scenario, level: str, mutant: Mutant | None = None) -> SimReport:
+    """Runs and judges it, on the true protocol or a broken one."""
+    endpoint = mutated_endpoint(mutant) if mutant else None
+    started_s = time.perf_counter()
+    with screen.err.status(f"simulating {scenario.name}, {time_text(scenario.end_us)}"):
+        outcome = run(scenario, level=level, endpoint=endpoint)
+        return SimReport(outcome, time.perf_counter() - started_s)
 
 
 def _list(screen: Screen) -> None:
@@ -132,8 +141,9 @@ class SimReport:
     def _summary(self) -> str:
         world = self.outcome.world
         verdict = "[bold green]holds[/]" if self.holds else "[bold red]FAILS[/]"
+        scenario = self.outcome.scenario
         return (
-            f"{self.outcome.scenario.name}: {verdict}. Simulated {time_text(self.outcome.scenario.end_us)} of "
+            f"{escape(scenario.name)}: {verdict}. Simulated {time_text(scenario.end_us)} of "
             f"{len(self.names)} processors in {self.elapsed_s:.1f} s: {world.packet_events:,} packet events, "
             f"{self._delivered():,} deliveries, {world.counters['lost']:,} datagrams lost"
         )

@@ -136,11 +136,11 @@ SECTIONS = (("fault", "fate", "crash in"), ("transition", "branch"))
 def coverage_table(coverage: Mapping[str, int], expected: Sequence[str]) -> Group:
     """How often each thing was reached; what should have been and was not, in red."""
     everything = dict.fromkeys([*expected, *sorted(coverage)])
-    lines: list[Table | Text] = [Text("Coverage", "bold")]
+    lines: list[Table | Text] = []
     for kinds in SECTIONS:
-        line = Table.grid(padding=(0, 3, 1, 0))
+        line = Table.grid(padding=(0, 3, 0, 0))
         line.add_row(*(_section(kind, coverage, everything) for kind in kinds))
-        lines.append(line)
+        lines += [Text(), line]
     return Group(*lines)
 
 

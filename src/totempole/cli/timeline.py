@@ -6,9 +6,10 @@ A `Timeline` is read off a trace. Its `bands` put side by side the changes that 
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 
 from totempole.trace.schema import Row
 from totempole.types import ProcessorId
@@ -63,19 +64,18 @@ class Band:
     """Who crashed or left."""
     changes: dict[ProcessorId, Change] = field(default_factory=dict)
 
-    def takes(self, change: Change) -> bool:
-        if change.regular.node in self.changes:
-            return False
-        first_us = min((other.at_us for other in self.changes.values()), default=change.at_us)
-        return change.at_us - first_us <= TOGETHER_US
+    @property
+    def at_us(self) -> int:
+        return min(change.at_us for change in self.changes.values())
 
-    def add(self, change: Change) -> None:
-        self.changes[change.regular.node] = change
+    def add(self, changes: Iterable[Change]) -> None:
+        self.changes.update({change.regular.node: change for change in changes})
 
 
 @dataclass(slots=True)
 class _Life:
     started_us: int
+    first: bool
     changes: list[Change] = field(default_factory=list)
     transitional: Segment | None = None
     current: Segment | None = None
@@ -88,17 +88,21 @@ class _Life:
 
     def told(self) -> list[Change]:
         """The changes but those that were only passed through while starting up."""
-        kept = list(self.changes)
-        while len(kept) > 1 and kept[1].at_us <= self.started_us + STARTUP_US and not _delivered(kept[0]):
-            kept.pop(0)
-        started = kept and kept[0].at_us <= self.started_us + STARTUP_US
-        if started and kept[0].transitional and not kept[0].transitional.delivered:
+        kept = deque(self.changes)
+        while len(kept) > 1 and kept[1].at_us <= self.started_us + STARTUP_US and self._untold(kept[0]):
+            kept.popleft()
+        if kept and kept[0] is not self.changes[0] and not _delivered(kept[0].transitional):
             kept[0] = Change(kept[0].regular)
-        return kept
+        return list(kept)
+
+    def _untold(self, change: Change) -> bool:
+        """A restarted processor's first rings are told, because others tell of them."""
+        alone = len(change.regular.members) == 1
+        return (self.first or alone) and not _delivered(change.regular) + _delivered(change.transitional)
 
 
-def _delivered(change: Change) -> int:
-    return sum(segment.delivered for segment in change.segments)
+def _delivered(segment: Segment | None) -> int:
+    return segment.delivered if segment else 0
 
 
 class Timeline:
@@ -109,6 +113,8 @@ class Timeline:
         """Faults: when, and what."""
         self.ends: list[tuple[int, ProcessorId, str]] = []
         self.originated: Counter[ProcessorId] = Counter()
+        self.installers: dict[str, set[ProcessorId]] = {}
+        """Who installed each configuration."""
         self._lives: dict[ProcessorId, list[_Life]] = {}
         for row in rows:
             self._hear(row)
@@ -125,32 +131,16 @@ class Timeline:
         lives = self._lives.get(node, ())
         return [part for life in lives for change in life.changes for part in change.segments]
 
-    def bands(self, since_us: int = 0, until_us: int | None = None) -> list[Band]:
+    def bands(self, until_us: int | None = None) -> list[Band]:
         """`until_us` leaves out later faults and changes; what was delivered is counted to the end."""
-        bands: list[Band] = []
-        pending = Band()
-        for at_us, what in self._told_events():
-            if at_us < since_us or (until_us is not None and at_us >= until_us):
-                continue
-            if isinstance(what, str):
-                pending.notes.append((at_us, what))
-            elif isinstance(what, tuple):
-                pending.ends[what[0]] = what[1]
-            elif bands and bands[-1].takes(what) and not (pending.notes or pending.ends):
-                bands[-1].add(what)
-            else:
-                pending.add(what)
-                bands.append(pending)
-                pending = Band()
-        return [*bands, pending] if pending.notes or pending.ends else bands
-
-    def _told_events(self) -> list[tuple[int, str | tuple[ProcessorId, str] | Change]]:
-        """Notes, ends and changes, those of one instant in this order."""
-        events: list[tuple[int, str | tuple[ProcessorId, str] | Change]] = list(self.notes)
-        events += [(at_us, (node, how)) for at_us, node, how in self.ends]
-        for node in self.nodes:
-            events += [(change.at_us, change) for life in self._lives[node] for change in life.told()]
-        return sorted(events, key=lambda event: event[0])
+        stop_us = until_us or 2**62
+        changes = [
+            [change for life in self._lives[node] for change in life.told() if change.at_us < stop_us]
+            for node in self.nodes
+        ]
+        notes = [note for note in self.notes if note[0] < stop_us]
+        ends = [end for end in self.ends if end[0] < stop_us]
+        return _Layout(changes, notes, ends).bands()
 
     def _hear(self, row: Row) -> None:
         if row.kind == "deliver":
@@ -161,8 +151,10 @@ class Timeline:
             regular = row.configuration_kind == "regular"
             segment = Segment(row.node, row.at_us, row.configuration, regular, row.members)
             self._lives[row.node][-1].install(segment)
+            self.installers.setdefault(row.configuration, set()).add(row.node)
         elif row.kind == "restart":
-            self._lives.setdefault(row.node, []).append(_Life(row.at_us))
+            lives = self._lives.setdefault(row.node, [])
+            lives.append(_Life(row.at_us, first=not lives))
         elif row.kind in ("crash", "leave"):
             self.ends.append((row.at_us, row.node, row.kind))
         elif row.kind == "fault" and not row.detail.startswith("dropped"):
@@ -173,3 +165,61 @@ class Timeline:
         assert segment is not None, "a message delivered in no configuration"
         segment.origins[row.origin] += row.count or 1
         segment.safe += (row.count or 1) if row.service == "safe" else 0
+
+
+class _Layout:
+    """Puts configurations into bands: each into one, after all that its members installed before it."""
+
+    def __init__(
+        self,
+        changes: Iterable[Iterable[Change]],
+        notes: list[tuple[int, str]],
+        ends: list[tuple[int, ProcessorId, str]],
+    ) -> None:
+        self._waiting = [deque(line) for line in changes]
+        """What each processor has still to install, in its order."""
+        self._notes = deque(notes)
+        self._ends = deque(ends)
+        self._bands: list[Band] = []
+
+    def bands(self) -> list[Band]:
+        while any(self._waiting):
+            self._place(self._next())
+        rest = self._open(2**62)
+        return [*self._bands, rest] if rest.notes or rest.ends else self._bands
+
+    def _next(self) -> list[Change]:
+        """The earliest configuration that nobody has to install another one before."""
+        heads = [line[0] for line in self._waiting if line]
+        # A broken protocol may have installed two in different orders: then the earliest comes first.
+        ready = [head for head in heads if not self._is_further_down(head)] or heads
+        name = min(ready, key=lambda change: change.at_us).regular.configuration
+        lines = [line for line in self._waiting if line and line[0].regular.configuration == name]
+        return [line.popleft() for line in lines]
+
+    def _is_further_down(self, head: Change) -> bool:
+        name = head.regular.configuration
+        return any(
+            change.regular.configuration == name for line in self._waiting for change in islice(line, 1, None)
+        )
+
+    def _place(self, changes: list[Change]) -> None:
+        first_us = min(change.at_us for change in changes)
+        if not self._fits(changes, first_us):
+            self._bands.append(self._open(first_us))
+        self._bands[-1].add(changes)
+
+    def _fits(self, changes: list[Change], first_us: int) -> bool:
+        if not self._bands or any(change.regular.node in self._bands[-1].changes for change in changes):
+            return False
+        disturbed = any(events and events[0][0] <= first_us for events in (self._notes, self._ends))
+        return not disturbed and first_us - self._bands[-1].at_us <= TOGETHER_US
+
+    def _open(self, at_us: int) -> Band:
+        band = Band()
+        while self._notes and self._notes[0][0] <= at_us:
+            band.notes.append(self._notes.popleft())
+        while self._ends and self._ends[0][0] <= at_us:
+            _, node, how = self._ends.popleft()
+            band.ends[node] = how
+        return band

@@ -102,7 +102,6 @@ class Ordering:
     def visit(self, ring: Ring, token: RegularToken, recovery: Recovery | None) -> Transmit:
         """Retransmits, broadcasts, updates the token and passes it on. In Recover, `recovery` sends."""
         output = self._output
-        self.clock.witness(token.timestamp)
         sent = NOTHING
         if token.rtr or self.queue or recovery is not None:
             sent = self._send_before_token(ring, token, recovery)

@@ -6,7 +6,7 @@ and LEFT, after a graceful leave.
 
 from __future__ import annotations
 
-from enum import Enum, IntEnum, auto
+from enum import IntEnum
 
 
 class State(IntEnum):
@@ -18,26 +18,26 @@ class State(IntEnum):
     LEFT = 5
 
 
-class Event(Enum):
+class Event(IntEnum):
     """What can happen to a processor. With `State` it spans the table in `machine.py`."""
 
-    REGULAR_TOKEN = auto()
-    REGULAR_MESSAGE = auto()
+    REGULAR_TOKEN = 0
+    REGULAR_MESSAGE = 1
     """A message of the installed ring."""
-    NEW_RING_MESSAGE = auto()
+    NEW_RING_MESSAGE = 2
     """A message of the ring being formed."""
-    FOREIGN_MESSAGE = auto()
-    JOIN = auto()
-    COMMIT_TOKEN = auto()
-    LEAVE = auto()
-    WAKE = auto()
-    TOKEN_RETRANSMISSION_TIMEOUT = auto()
-    TOKEN_LOSS_TIMEOUT = auto()
-    JOIN_TIMEOUT = auto()
-    CONSENSUS_TIMEOUT = auto()
-    HOLD_TIMEOUT = auto()
-    NULL_TIMEOUT = auto()
-    LEAVE_TIMEOUT = auto()
+    FOREIGN_MESSAGE = 3
+    JOIN = 4
+    COMMIT_TOKEN = 5
+    LEAVE = 6
+    WAKE = 7
+    TOKEN_RETRANSMISSION_TIMEOUT = 8
+    TOKEN_LOSS_TIMEOUT = 9
+    JOIN_TIMEOUT = 10
+    CONSENSUS_TIMEOUT = 11
+    HOLD_TIMEOUT = 12
+    NULL_TIMEOUT = 13
+    LEAVE_TIMEOUT = 14
 
 
 class Timer(IntEnum):

@@ -55,6 +55,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "ring",
         "if self.my_aru < aru or aru_id in (me, NO_PROCESSOR):",
         "if aru_id in (me, NO_PROCESSOR):",
+        1,
     ),
     Mutant(
         "buffers freed before safe",
@@ -62,7 +63,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "stop = min(self.safe_up_to, self.delivered)",
         "stop = self.delivered",
     ),
-    Mutant("nothing asked for again", "ring", "if self.my_aru >= up_to:", "if self.my_aru >= 0:"),
+    Mutant("nothing asked for again", "ring", "if self.my_aru >= up_to:", "if self.my_aru >= 0:", 10),
     Mutant(
         "a stale token accepted",
         "machine",
@@ -77,9 +78,9 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "timestamp of the token ignored",
-        "ordering",
-        "self.clock.witness(token.timestamp)",
-        "self.clock.witness(0)",
+        "machine",
+        "self._held_token = token\n        self._ordering.clock.witness(token.timestamp)",
+        "self._held_token = token",
     ),
     Mutant(
         "timestamp restarts at zero",
@@ -99,33 +100,33 @@ MUTANTS: tuple[Mutant, ...] = (
         "machine",
         "if self._ticket:",
         "if self._ticket < 0:",
+        153,
     ),
     Mutant(
         "restart on the number of the last ring",
         "machine",
         "self.ring_id = RingId(ring_seq + RING_SEQ_STEP, me)",
         "self.ring_id = RingId(max(ring_seq, RING_SEQ_STEP), me)",
+        3,
     ),
     Mutant(
         "an outsider's fail set believed",
         "gathering",
         "return join.fail_set if join.sender in self._memb else join.fail_set - self._memb",
         "return join.fail_set",
-    ),
-    Mutant(
-        "consensus without agreement",
-        "gathering",
-        "return processor == self._me or (join is not None and self._matches(join))",
-        "return processor == self._me or join is not None",
+        3,
     ),
     Mutant(
         "idle rings never meet",
         "machine",
         "self._multicast(NullMessage(self._me, self._incarnation, self.ring_id))",
         "pass",
+        7,
     ),
     Mutant("transitional configuration reuses the ring's name", "machine", "RING_SEQ_STEP // 2", "0"),
-    Mutant("the silent never fail", "gathering", "for processor in silent:", "for processor in silent[:0]:"),
+    Mutant(
+        "the silent never fail", "gathering", "for processor in silent:", "for processor in silent[:0]:", 8
+    ),
     # 000 §4.3, recovery
     Mutant(
         "no transitional configuration",
@@ -144,12 +145,14 @@ MUTANTS: tuple[Mutant, ...] = (
         "machine",
         "deliver_memb=tuple(sorted(self._promise)),",
         "deliver_memb=(),",
+        20,
     ),
     Mutant(
         "the promise never given",
         "machine",
         "self._promise = recovery.deliver_memb",
         "self._promise = frozenset()",
+        20,
     ),
     Mutant(
         "old-ring buffers replaced before delivery",
@@ -162,12 +165,14 @@ MUTANTS: tuple[Mutant, ...] = (
         "machine",
         "Event.REGULAR_MESSAGE: (_drop, _M._on_message, _M._on_message, _M._on_message, _drop, _drop),",
         "Event.REGULAR_MESSAGE: (_drop, *(_M._on_message,) * 4, _drop),",
+        36,
     ),
     Mutant(
         "messages of other old rings taken in",
         "machine",
         "if old is not None and old.ring_id == self.installed.ring_id:",
         "if old is not None:",
+        9,
     ),
     Mutant(
         "nothing exchanged",
@@ -183,24 +188,28 @@ MUTANTS: tuple[Mutant, ...] = (
         "recovery",
         "max(entry.high_delivered for",
         "min(entry.high_delivered for",
+        3,
     ),
     Mutant(
         "installed before everyone has everything",
         "recovery",
         "return self._quiet_rounds >= 3 and self._covered_rounds >= 2",
         "return self._quiet_rounds >= 1",
+        2,
     ),
     Mutant(
         "unsafe messages delivered on the old ring",
         "recovery",
         "if message.service is Service.SAFE and message.seq > self.high_ring_delivered:",
         "if message.seq < 0:",
+        13,
     ),
     Mutant(
         "everything delivered past a gap",
         "recovery",
         "if seq > old.delivered and (seq <= old.my_aru or message.sender in self.deliver_memb):",
         "if seq > old.delivered:",
+        31,
     ),
     Mutant(
         "nothing delivered past a gap",

@@ -33,9 +33,9 @@ from totempole.types import ProcessorId, RingKind, Service
 MS = 1_000
 S = 1_000_000
 
-CALM_US = 7 * S
+CALM_US = 6_500 * MS
 """When the faults stop."""
-END_US = 11 * S
+END_US = 10 * S
 SETTLE_US = 2_500 * MS
 """How long the ring may take to come together once they have."""
 FIRST_FAULT_US = 300 * MS
@@ -55,11 +55,11 @@ class _Planner:
         self._random = random = Random(f"fuzz/{seed}")
         count = random.choice((1, 2, 2, 3, 3, 3, 4, 4, 4, 5, 5, 5, 6, 7, 8, 9))
         self._all: tuple[ProcessorId, ...] = tuple(range(1, count + 1))
-        self._delay_us = random.choice(((100, 300), (200, 600), (300, 1_500)))
+        self._delay_us = random.choice(((100, 300), (200, 600), (300, 900), (300, 1_500)))
         self._token_loss_us = random.choice((60, 100, 150)) * MS
         self._steps: list[Step] = []
-        self._down: dict[ProcessorId, int] = {}
-        """Who is down, and since when."""
+        self._down: set[ProcessorId] = set()
+        """Who crashes without being restarted before the calm."""
 
     def scenario(self) -> Scenario:
         random = self._random
@@ -92,10 +92,11 @@ class _Planner:
             "ring_kind": kind,
             "token_loss_us": loss_us,
             "token_retransmission_us": loss_us // random.choice((3, 4, 6)),
-            "idle_hold_us": loss_us // random.choice((7, 10, 20)),
-            "idle_rounds": random.choice((3, 5, 20)),
+            "idle_hold_us": loss_us // random.choice((7, 10)),
+            "idle_rounds": random.choice((3, 4, 8)),
             "join_us": loss_us // random.choice((4, 8)),
             "consensus_us": loss_us // random.choice((1, 2)),
+            "leave_us": random.choice((30, 300, 2_000)) * MS,
             "null_us": random.choice((100, 250)) * MS,
             "fail_to_receive_rounds": random.choice((10, 30)),
             "each_time_packets": each_time,
@@ -198,8 +199,8 @@ class _Planner:
         if self._random.random() < 0.75:
             self._at(at_us, OnProcessor("crash", me))
             self._at(self._later(at_us, MS, 1_500 * MS), OnProcessor("restart", me))
-        elif me not in self._down:
-            self._down[me] = at_us
+        else:
+            self._down.add(me)
             self._at(at_us, OnProcessor("crash", me))
 
     def leave(self, at_us: int) -> None:
@@ -218,10 +219,12 @@ class _Planner:
         self._at(self._later(at_us, 50 * MS, 1_500 * MS), Slow(me, 1.0))
 
     def cut(self, at_us: int) -> None:
-        source, target = self._someone(), self._someone()
-        if source != target:
-            self._at(at_us, OnLink("cut", source, target))
-            self._at(self._later(at_us, 20 * MS, 1_000 * MS), OnLink("mend", source, target))
+        if len(self._all) < 2:
+            self.pause(at_us)
+            return
+        source, target = self._random.sample(self._all, 2)
+        self._at(at_us, OnLink("cut", source, target))
+        self._at(self._later(at_us, 20 * MS, 1_000 * MS), OnLink("mend", source, target))
 
     def noise(self, at_us: int) -> None:
         random = self._random
@@ -277,6 +280,7 @@ class _Planner:
                 self._parts(),
                 self._parts(),
                 OnProcessor("crash", who),
+                OnProcessor("leave", who),
                 DropNext("token", None, None, 9),
                 DropNext("commit-token", None, None, 9),
             )

@@ -1,0 +1,67 @@
+"""What the demo says between its pictures. Line breaks mean nothing here."""
+
+WELCOME = (
+    """
+    [bold]totempole[/] gives every processor the same messages in the same order, through loss, crashes,
+    partitions and remerges, with no broker in the middle: the Totem protocol of D. A. Agarwal's dissertation
+    (1994), in Python.
+    """,
+    """
+    What follows is the real protocol in a simulated world: every packet is encoded, sent, lost, delayed and
+    decoded. Nothing is canned; the same seeds give the same runs, to the microsecond, on every machine.
+    """,
+)
+
+RING = """
+    A token goes round the ring. Who has it numbers and broadcasts its messages, and asks for those that
+    it misses. So everyone delivers in the order of the numbers. These are the first deliveries of each
+    processor, every message shown by the name of its sender:
+    """
+
+CRASH = """
+    Time runs downwards, one column for each processor. When r dies, the token is lost with it. The others
+    agree on who is left and recover what was under way in a [yellow]transitional[/] configuration, so
+    that nobody is left guessing what the others have delivered.
+    """
+
+PARTITION = """
+    No side is told to stop. Each has its own order from here on, and everyone is told whose it is.
+    """
+
+FIGURE_15 = """
+    p is cut off while q, r, s and t merge with u and v. Safe messages were under way, and nobody can know
+    whether they reached p. They cannot be delivered as safe in {p q r s t} any more, but they can in the
+    transitional configuration of those who are left. p's own last two messages reached nobody: it
+    delivers them in a configuration of its own.
+    """
+
+FIGURE_16 = r"""
+    As before, but q and r are cut off late in the recovery. They have promised to deliver the last
+    messages of s and t, and s and t have delivered them because of that promise. Then q and r never
+    install {q r s t u v}: hence the parentheses. They go on through \[q] and \[r], and keep their promise
+    there: as many messages as in \[(q) (r) s t].
+    """
+
+VERDICTS = "[dim]✓ holds   ✗ violated   ? a run that is not waited out cannot tell[/]"
+
+BROKEN_PROMISE = "Figure 4.16 once more. q and r deliver nothing of what they promised to s and t:"
+
+NEXT = r"""
+totem sim --list            the scenarios you have seen, as files to change
+totem sim figure-4-16 --story
+totem fuzz --seeds 0:1000   a real search, on all cores
+totem fuzz --mutant "deliver past a gap" --shrink
+totem bench sim             how fast it is here
+"""
+
+FAULTS = {
+    "fate: lost": "datagrams lost",
+    "fault: partition": "partitions",
+    "fault: crash": "crashes",
+    "fault: pause": "pauses",
+    "fault: cut": "one-way cuts",
+    "fault: drop-next": "picked-off packets",
+    "fault: ambush": "ambushes",
+    "fault: leave": "leaves",
+}
+"""What a search counts, in words."""

@@ -1,0 +1,163 @@
+"""`totem sim` from end to end: small files, the packaged ones, exit codes, JSON, traces."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from totempole import scenarios
+from totempole.cli import main
+from totempole.trace.ndjson import read_ndjson
+
+SMALL = """\
+processors p=1 q=2
+seed 3
+at 400ms send p 5 safe
+at 600ms partition (p) (q)
+at 1s heal
+end 2s
+expect delivered q 5
+expect configurations q: {p q} [q] {q} [q] {p q}
+expect checkers hold
+expect settled 500ms
+"""
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    path = tmp_path / "small.scenario"
+    path.write_text(SMALL)
+    return path
+
+
+def read(path: Path) -> Any:
+    return json.loads(path.read_text())
+
+
+def test_a_scenario_that_holds(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sim", str(small)]) == 0
+    text = capsys.readouterr().out
+    assert "{p q}" in text
+    assert "» partition (p) (q)" in text
+    assert "safe-delivery" in text
+    assert "000 §3.5, theorem 4.15" in text
+    assert "small.scenario: holds." in text
+    assert "\x1b[" not in text
+
+
+def test_expectations_that_fail_are_told(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    small.write_text(SMALL.replace("delivered q 5", "delivered q 6"))
+    assert main(["sim", str(small)]) == 1
+    text = capsys.readouterr().out
+    assert "expect delivered q 6: it has delivered 5" in text
+    assert "small.scenario: FAILS." in text
+
+
+def test_a_broken_protocol_is_seen(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sim", str(small), "--mutant", "safe-delivered-as-agreed"]) == 1
+    text = capsys.readouterr().out
+    assert "safe-delivery violated; nodes 1, 2" in text
+    assert "expect settled 500ms: safe-delivery: violated" in text
+
+
+def test_the_story(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sim", str(small), "--story", "--quick"]) == 0
+    text = capsys.readouterr().out
+    assert "q    installs {p q} regular" in text
+    assert "Properties" not in text
+
+
+def test_the_data_are_the_tables(small: Path, tmp_path: Path) -> None:
+    file = tmp_path / "small.json"
+    assert main(["sim", str(small), "--json", str(file)]) == 0
+    data = read(file)
+    assert data["holds"] is True
+    assert data["seed"] == 3
+    assert len(data["trace_digest"]) == 64
+    q = next(row for row in data["processors"] if row["processor"] == "q")
+    assert (q["delivered"], q["safe"], q["ends in"]) == (5, 5, "{p q}")
+    kinds = [(part["kind"], part["members"]) for part in q["configurations"]]
+    assert kinds[-2:] == [("transitional", ["q"]), ("regular", ["p", "q"])]
+    assert {row["verdict"] for row in data["properties"]} == {"holds"}
+    assert data["failures"] == []
+
+
+def test_json_on_standard_output_stands_alone(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sim", str(small), "--json", "-"]) == 0
+    found = capsys.readouterr()
+    assert json.loads(found.out)["holds"] is True
+    assert "Properties" in found.err
+
+
+def test_the_trace_can_be_read_again(small: Path, tmp_path: Path) -> None:
+    trace = tmp_path / "small.ndjson"
+    assert main(["sim", str(small), "--quick", "--trace", str(trace)]) == 0
+    assert {"deliver", "token", "configuration"} <= {row.kind for row in read_ndjson(trace)}
+
+
+def test_another_seed_is_another_run(small: Path, tmp_path: Path) -> None:
+    digests = set()
+    for number, extra in enumerate(([], ["--seed", "3"], ["--seed", "4"])):
+        file = tmp_path / f"{number}.json"
+        assert main(["sim", str(small), "--quick", "--json", str(file), *extra]) == 0
+        digests.add(read(file)["trace_digest"])
+    assert len(digests) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("processors p=1\nat 1s explode p\nend 2s\n", "line 2: 'at 1s explode p': unknown action 'explode'"),
+        ("processors p=1\n", "no end: finish with a line like `end 10s`"),
+    ],
+)
+def test_a_bad_scenario_is_one_line(
+    text: str, problem: str, small: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small.write_text(text)
+    assert main(["sim", str(small)]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"totem: {small}")
+    assert problem in error
+    assert error.count("\n") == 1
+
+
+def test_a_trace_that_cannot_be_written_is_one_line(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sim", str(small), "--quick", "--trace", "/nowhere/at/all"]) == 2
+    assert "totem: [Errno 2]" in capsys.readouterr().err
+
+
+def test_the_packaged_scenarios_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sim", "--list"]) == 0
+    text = capsys.readouterr().out
+    assert all(name in text for name in scenarios.names())
+    assert "appendix-a.events" in scenarios.names()
+
+
+def test_an_events_file_is_known_by_its_lines(tmp_path: Path) -> None:
+    events, file = tmp_path / "part.cfg", tmp_path / "out.json"
+    events.write_text("# soon\npartition: 400000 193 (100 104) (101)\npartition: 800000 193 (100 101 104)\n")
+    assert main(["sim", str(events), "--quick", "--json", str(file)]) == 0
+    data = read(file)
+    assert [row["ends in"] for row in data["processors"]] == ["{100 101 104}"] * 3
+    assert all(row["sent"] for row in data["processors"])
+
+
+def test_the_events_file_of_the_appendix_with_some_of_its_processors(tmp_path: Path) -> None:
+    file = tmp_path / "out.json"
+    arguments = ["sim", "appendix-a.events", "--processors", "101", "103", "--quick", "--json", str(file)]
+    assert main(arguments) == 0
+    data = read(file)
+    assert [(row["processor"], row["ends in"]) for row in data["processors"]] == [
+        ("101", "{101}"),
+        ("103", "{103}"),
+    ]
+    assert data["simulated_us"] == 94_000_000
+
+
+def test_an_events_file_can_be_insisted_on(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sim", str(small), "--events"]) == 2
+    assert "the only event is `partition:`" in capsys.readouterr().err
