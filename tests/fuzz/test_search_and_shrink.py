@@ -8,13 +8,16 @@ import pytest
 
 from totempole.errors import TotemError
 from totempole.sim.fuzz import search as searching
+from totempole.sim.fuzz import shrink as shrinking
 from totempole.sim.fuzz.coverage import EXPECTED, missing
 from totempole.sim.fuzz.mutants import MUTANTS, mutated_endpoint
 from totempole.sim.fuzz.plan import plan
 from totempole.sim.fuzz.search import Tally, search
 from totempole.sim.fuzz.shrink import Shrinker
 from totempole.sim.fuzz.trial import Verdict, try_scenario
+from totempole.sim.script import Scenario
 from totempole.sim.script_parser import parse
+from totempole.sim.script_runner import build
 
 
 @pytest.fixture
@@ -73,3 +76,21 @@ def test_a_failing_scenario_shrinks_to_a_small_file_that_still_fails() -> None:
     again = parse(small.to_text(), "small")
     assert set(try_scenario(again, endpoint)[0].violated) & set(verdict.violated)
     assert not try_scenario(again)[0].violated, "the true protocol keeps what the broken one does not"
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_whatever_is_taken_away_the_rest_can_be_written_down(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts: list[str] = []
+
+    def fails(scenario: Scenario, _endpoint: object) -> tuple[Verdict, None]:
+        build(scenario)  # refuses impossible settings, as a real trial does
+        texts.append(scenario.to_text())
+        return Verdict(scenario.name, ("agreed-order",) if len(texts) % 3 else ()), None
+
+    monkeypatch.setattr(shrinking, "try_scenario", fails)
+    small = Shrinker(plan(seed), ("agreed-order",), trials_max=200).shrink()
+    assert len(small.steps) < len(plan(seed).steps)
+    for text in texts:
+        parse(text, "taken away")

@@ -110,6 +110,17 @@ def test_the_exchange_repairs_what_was_missed() -> None:
     lab.assert_checkers_hold()
 
 
+def test_a_straggler_is_not_taken_in_during_the_exchange() -> None:
+    """§4.3: all deliver the same messages of the old ring, so none may come to one of them alone."""
+    lab, since_us, old = broken_ring(count=3)
+    last = next(s.packet for s in reversed(lab.sent(RegularMessage)) if s.packet.ring_id == old)
+    lab.until(lambda: lab.state(2) is State.RECOVER)
+    lab.inject(2, last._replace(seq=9, number=9, contents=b"a straggler"))
+    assert lab.details("drop", 2)[-1] == "RegularMessage in recover"
+    lab.until_next_rings(lab.everyone)
+    assert all(seqs(lab.delivered(me, since_us)) == [6, 7, 8] for me in lab.everyone)
+
+
 def test_old_messages_are_not_for_those_who_were_elsewhere() -> None:
     """§4.3: a rebroadcast message is not delivered by one that was not a member of its old ring."""
     lab = Lab(5, RingConfig(fail_to_receive_rounds=10**6)).form([1, 2, 3], [4, 5])

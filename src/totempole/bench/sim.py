@@ -83,8 +83,8 @@ class Plan:
     """How much to measure."""
 
     rounds: int = 5
-    ring_us: int = 200_000
-    seeds: tuple[int, ...] = tuple(range(12))
+    ring_us: int = 100_000
+    seeds: tuple[int, ...] = tuple(range(8))
 
     @property
     def workloads(self) -> dict[str, Workload]:

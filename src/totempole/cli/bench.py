@@ -15,8 +15,8 @@ from totempole.cli.output import Screen, table
 
 EXAMPLES = """\
 examples:
-  totem bench sim            medians over five rounds, about a minute and a half
-  totem bench sim --quick    a first impression in ten seconds
+  totem bench sim            medians over five rounds, a minute or two
+  totem bench sim --quick    a first impression in well under a minute
 """
 
 

@@ -6,6 +6,7 @@ import gc
 import json
 import multiprocessing
 import os
+import signal
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -128,5 +129,7 @@ def _verdicts(seeds: Iterable[int], jobs: int) -> Iterator[tuple[int, Verdict]]:
     if jobs <= 1:
         yield from map(try_seed, seeds)
         return
-    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
+    # Ctrl-C is for the one who shows the progress; workers end with the pool.
+    ignore = (signal.SIGINT, signal.SIG_IGN)
+    with multiprocessing.get_context("spawn").Pool(jobs, signal.signal, ignore) as pool:
         yield from pool.imap(try_seed, seeds, CHUNK)

@@ -13,8 +13,20 @@ from totempole.errors import ScenarioError
 from totempole.sim.conditions import Buffers, DiskSpeed
 from totempole.sim.contract import EndpointFactory
 from totempole.sim.fuzz.trial import try_scenario
-from totempole.sim.script import Expectation, Scenario, Send, Step, Traffic
+from totempole.sim.script import (
+    Action,
+    Ambush,
+    Expectation,
+    Partition,
+    Scenario,
+    Send,
+    Setting,
+    Step,
+    Traffic,
+    When,
+)
 from totempole.sim.script_runner import last_fault_us
+from totempole.types import ProcessorId
 
 TRIALS_MAX = 2_000
 
@@ -44,8 +56,7 @@ class Shrinker:
             self._drop_steps()
             self._thin_traffic()
             self._drop_processors()
-            for simpler in _simpler_settings(self.best):
-                self._try(simpler)
+            self._simplify_settings()
         return self.best
 
     def _try(self, candidate: Scenario) -> bool:
@@ -86,10 +97,24 @@ class Shrinker:
     def _drop_processors(self) -> None:
         for _, processor in self.best.processors:
             others = tuple(item for item in self.best.processors if item[1] != processor)
-            steps = tuple(step for step in self.best.steps if not _mentions(step, processor))
+            left = ((step.at_us, _without(step.action, processor)) for step in self.best.steps)
+            steps = tuple(Step(at_us, action) for at_us, action in left if action is not None)
             if others:
-                candidate = replace(self.best, processors=others, steps=steps)
-                self._try(candidate)
+                self._try(replace(self.best, processors=others, steps=steps))
+
+    def _simplify_settings(self) -> None:
+        self._try(replace(self.best, settings=_ring_kind(self.best.settings)))
+        for setting in self.best.settings:
+            kept = tuple(item for item in self.best.settings if item != setting)
+            if setting not in _ring_kind(self.best.settings):
+                self._try(replace(self.best, settings=kept))
+        self._try(replace(self.best, drift_ppm=0))
+        self._try(replace(self.best, buffers=Buffers()))
+        self._try(replace(self.best, disk=DiskSpeed()))
+
+
+def _ring_kind(settings: tuple[Setting, ...]) -> tuple[Setting, ...]:
+    return tuple(setting for setting in settings if setting.field == "ring_kind")
 
 
 def _removable(step: Step, calm_us: int) -> bool:
@@ -98,10 +123,18 @@ def _removable(step: Step, calm_us: int) -> bool:
     return isinstance(step.action, Send | Traffic) or step.at_us < calm_us
 
 
-def _mentions(step: Step, processor: int) -> bool:
-    """Whether an action names the processor. One that names several (a partition) keeps its other parts."""
-    action = step.action
-    return any(getattr(action, field, None) == processor for field in ("processor", "source", "target", "to"))
+def _without(action: Action, processor: ProcessorId) -> Action | None:
+    """What is left of an action in a world where the processor does not exist."""
+    named = (getattr(action, field, None) for field in ("processor", "source", "target", "to", "by"))
+    if processor in named:
+        return None
+    if isinstance(action, When):
+        inner = _without(action.action, processor)
+        return replace(action, action=inner) if isinstance(inner, Ambush) else None
+    if isinstance(action, Partition):
+        parts = [tuple(me for me in part if me != processor) for part in action.components]
+        return Partition(tuple(part for part in parts if part)) if any(parts) else None
+    return action
 
 
 def _lighter(step: Step) -> Iterator[Step]:
@@ -112,14 +145,3 @@ def _lighter(step: Step) -> Iterator[Step]:
         yield replace(step, action=replace(action, size=10))
     if isinstance(action, Traffic):
         yield replace(step, action=Send(action.processor, 1, 10))
-
-
-def _simpler_settings(scenario: Scenario) -> Iterator[Scenario]:
-    kind = tuple(setting for setting in scenario.settings if setting.field == "ring_kind")
-    yield replace(scenario, settings=kind)
-    for setting in scenario.settings:
-        if setting.field != "ring_kind":
-            yield replace(scenario, settings=tuple(item for item in scenario.settings if item != setting))
-    yield replace(scenario, drift_ppm=0)
-    yield replace(scenario, buffers=Buffers())
-    yield replace(scenario, disk=DiskSpeed())
