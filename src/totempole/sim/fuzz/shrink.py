@@ -1,7 +1,9 @@
 """Reduces a failing scenario to a small one that fails in the same way.
 
 Steps go first, in ever smaller pieces (delta debugging), then processors that nothing mentions any more, then
-settings, then noise and drift. The steps of the final calm stay: without them nothing would have to settle.
+settings, then noise and drift. Where the failure is that something never came to be, the repairs that begin
+the calm stay: without them nothing would have to. Other failures do without the calm, and then the file asks
+only that the checkers hold.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ from totempole.sim.script import (
     Action,
     Ambush,
     Expectation,
+    ExpectCheckers,
+    ExpectSettled,
     Partition,
     Scenario,
     Send,
@@ -50,6 +54,7 @@ class Shrinker:
         self._trials_max = trials_max
 
     def shrink(self) -> Scenario:
+        self._do_without_calm()
         before = None
         while before != self.best and self.trials < self._trials_max:
             before = self.best
@@ -58,6 +63,13 @@ class Shrinker:
             self._drop_processors()
             self._simplify_settings()
         return self.best
+
+    def _do_without_calm(self) -> None:
+        hold = tuple(
+            replace(step, action=ExpectCheckers()) if isinstance(step.action, ExpectSettled) else step
+            for step in self.best.steps
+        )
+        self._try(replace(self.best, steps=hold))
 
     def _try(self, candidate: Scenario) -> bool:
         if self.trials >= self._trials_max or candidate == self.best:
@@ -75,7 +87,7 @@ class Shrinker:
         return fails_alike
 
     def _drop_steps(self) -> None:
-        calm_us = last_fault_us(self.best)
+        calm_us = last_fault_us(self.best) if _must_settle(self.best) else self.best.end_us
         piece = max(1, len(self.best.steps) // 2)
         while piece >= 1:
             start = 0
@@ -115,6 +127,10 @@ class Shrinker:
 
 def _ring_kind(settings: tuple[Setting, ...]) -> tuple[Setting, ...]:
     return tuple(setting for setting in settings if setting.field == "ring_kind")
+
+
+def _must_settle(scenario: Scenario) -> bool:
+    return any(isinstance(step.action, ExpectSettled) for step in scenario.steps)
 
 
 def _removable(step: Step, calm_us: int) -> bool:
