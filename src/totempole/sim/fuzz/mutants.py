@@ -66,7 +66,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("nothing asked for again", "ring", "if self.my_aru >= up_to:", "if self.my_aru >= 0:", 10),
     Mutant(
         "a stale token accepted",
-        "machine",
+        "passing",
         "if token.token_seq < ring.my_token_seq:",
         "if token.token_seq < 0:",
     ),
@@ -78,7 +78,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "timestamp of the token ignored",
-        "machine",
+        "passing",
         "self._held_token = token\n        self._ordering.clock.witness(token.timestamp)",
         "self._held_token = token",
     ),
@@ -97,14 +97,14 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "ring number persisted after the token has left",
-        "machine",
+        "membership",
         "if self._ticket:",
         "if self._ticket < 0:",
         153,
     ),
     Mutant(
         "restart on the number of the last ring",
-        "machine",
+        "passing",
         "self.ring_id = RingId(ring_seq + RING_SEQ_STEP, me)",
         "self.ring_id = RingId(max(ring_seq, RING_SEQ_STEP), me)",
         3,
@@ -118,7 +118,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "idle rings never meet",
-        "machine",
+        "passing",
         "self._multicast(NullMessage(self._me, self._incarnation, self.ring_id))",
         "pass",
         7,
@@ -142,7 +142,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "the received promise forgotten",
-        "machine",
+        "membership",
         "deliver_memb=tuple(sorted(self._promise)),",
         "deliver_memb=(),",
         20,

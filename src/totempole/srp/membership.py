@@ -1,0 +1,364 @@
+"""Agreeing on who is on the next ring: Gather and Commit, and leaving (000 §4.2, figures 4.4 to 4.10).
+
+What a processor believes about the others is in `gathering`; here is when it says so, and what makes it.
+
+Deviations:
+- every Join is numbered, and late or repeated ones are dropped; a stale Join cannot fake a consensus;
+- a consensus that leads to no ring is counted alike, whether the token was lost in Gather, Commit or Recover;
+- rotation counts start at zero on reaching consensus, so that processors that never saw the Commit token
+  are the weakest, whatever they did on their old ring;
+- the ring's number is written to stable storage from the Commit token's first visit on, and the token waits
+  for it at the second: all members write at the same time, not one after the other while the token waits;
+- a Commit token that comes after the Token Loss timeout in Gather is still taken, unless a Join of one of its
+  members shows that the ring has been given up; the paper discards it unseen;
+- Join timeouts do not occur in Commit (figure 4.9 cancels them; figure 4.10 handles them).
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+from totempole.effects import Stopped
+from totempole.srp.config import RingConfig
+from totempole.srp.gathering import Absorbed, Consensus, Gathering
+from totempole.srp.ordering import Ordering
+from totempole.srp.output import Output
+from totempole.srp.passing import RING_SEQ_STEP, TokenPassing
+from totempole.srp.ring import Ring
+from totempole.srp.states import State, Timer
+from totempole.types import NO_RING, ProcessorId, RingId
+from totempole.wire.packets import CommitEntry, CommitToken, Join, Leave, NullMessage, Packet, RegularMessage
+
+REMEMBERED_MAX = 4_096
+"""Processors outside the ring that one remembers anything about; the oldest are forgotten first."""
+
+
+def _forget_oldest(memory: dict[ProcessorId, Any]) -> None:
+    if len(memory) > REMEMBERED_MAX:
+        del memory[next(iter(memory))]
+
+
+class Membership(TokenPassing):
+    """The membership side of a processor."""
+
+    def __init__(
+        self,
+        me: ProcessorId,
+        incarnation: int,
+        ring_seq: int,
+        config: RingConfig,
+        ordering: Ordering,
+        output: Output,
+    ) -> None:
+        super().__init__(me, incarnation, ring_seq, config, ordering, output)
+        self._gathering = Gathering(me, (me,), config.members_max)
+        self._consensus: Consensus | None = None
+        """The consensus that this processor acts on, from reaching it to installing a ring or giving up."""
+        self._promise: frozenset[ProcessorId] = frozenset()
+        """my_deliver_memb, once my_received_flg is true; until a ring is installed."""
+        self._my_entry: CommitEntry | None = None
+        """What this processor wrote into the Commit token at its first visit."""
+        self._held_commit_token: CommitToken | None = None
+        self._counter = 0
+        self._joins_seen: dict[ProcessorId, tuple[int, int]] = {}
+        self._refused: dict[ProcessorId, frozenset[ProcessorId]] = {}
+        """Who did not fit on the ring, and in which company."""
+
+    @abstractmethod
+    def _shift_to_recover(self, token: CommitToken) -> None:
+        """The Commit token's second visit, with everyone's word in it."""
+
+    # What starts a new membership (figure 4.4)
+
+    def _on_foreign_message(self, message: Packet, _data: bytes) -> None:
+        """Somebody else is out there. If it is recovering, it is not to be disturbed."""
+        recovering = isinstance(message, RegularMessage) and message.recovered
+        company = self._refused.get(message.sender, ())
+        if recovering or not self._gathering.fits(company) or not self._gathering.add(message.sender):
+            self._output.drop("foreign message")
+            return
+        if isinstance(message, NullMessage) and self.state is State.OPERATIONAL:
+            self._output.branch("idle rings meet")
+        self._shift_to_gather("foreign message")
+
+    def _refuse(self, processor: ProcessorId, company: frozenset[ProcessorId]) -> None:
+        """The ring is full. Until it is smaller, what that processor says is not worth a new membership."""
+        self._output.branch("no room on the ring")
+        self._refused[processor] = company
+        _forget_oldest(self._refused)
+
+    def _expel(self, processor: ProcessorId) -> None:
+        self._output.branch("failure to receive")
+        self._gathering.fail(processor)
+        self._abandon("failure to receive")
+
+    def _on_leave(self, leave: Leave, _data: bytes) -> None:
+        stale = leave.ring_id.seq < self.installed.ring_id.seq
+        if stale or leave.sender not in self._gathering.proc_set:
+            self._output.drop("leave that does not concern us")
+            return
+        if self._gathering.fail(leave.sender):
+            self._output.branch("graceful leave")
+            self._abandon("leave")
+
+    def _abandon(self, reason: str) -> None:
+        """Gives up the ring, installed or forming, and gathers anew.
+
+        What the failed recovery brought of the old ring stays (its aru may have increased), and so does the
+        promise; what was received on the new ring goes.
+        """
+        if self.forming is not None:
+            self._gathering.note_fruitless(self._consensus)
+        self._shift_to_gather(reason)
+
+    # Gather (figures 4.5 to 4.8)
+
+    def _shift_to_gather(self, reason: str) -> None:
+        self._forget_token()
+        self._consensus = None
+        self._enter(State.GATHER, reason)
+        for timer in (Timer.TOKEN_LOSS, Timer.TOKEN_RETRANSMISSION, Timer.HOLD):
+            self._output.cancel_timer(timer)
+        self._broadcast_join()
+        self._output.set_timer(Timer.CONSENSUS, self._config.consensus_us)
+        self._try_to_form()
+
+    def _forget_token(self) -> None:
+        """discard_regular_token: from here on this processor is on no ring that has one."""
+        self.forming = None
+        self._recovery = None
+        self._passed = None
+        self._held_token = None
+        self._held_commit_token = None
+        self._ticket = 0
+
+    def _broadcast_join(self) -> None:
+        self._multicast(self._new_join())
+        self._output.set_timer(Timer.JOIN, self._config.join_us)
+
+    def _new_join(self) -> Join:
+        self._counter += 1
+        proc_set, fail_set = self._gathering.sets
+        return Join(
+            sender=self._me,
+            incarnation=self._incarnation,
+            counter=self._counter,
+            ring_seq=self.ring_id.seq,
+            future_ring_seq=self.future_ring_seq,
+            proc_set=proc_set,
+            fail_set=fail_set,
+            rotation_count=self._rotation_count,
+        )
+
+    def _is_fresh(self, join: Join) -> bool:
+        stamp = (join.incarnation, join.counter)
+        if stamp <= self._joins_seen.get(join.sender, (0, 0)):
+            self._output.drop("stale join")
+            return False
+        self._joins_seen[join.sender] = stamp
+        _forget_oldest(self._joins_seen)
+        return True
+
+    def _absorb(self, join: Join) -> Absorbed:
+        if not self._gathering.fits(join.proc_set):
+            self._refuse(join.sender, join.proc_set)
+        before = set(self._gathering.fail_set)
+        absorbed = self._gathering.absorb(join)
+        suspects = self._gathering.fail_set - before
+        if suspects and self._output.traces("suspect"):
+            self._output.trace("suspect", origin=join.sender, members=tuple(sorted(suspects)))
+        return absorbed
+
+    def _on_join_in_operational(self, join: Join, _data: bytes) -> None:
+        if not self._is_fresh(join):
+            return
+        expelled = self._me in join.fail_set
+        late = join.sender in self._gathering.proc_set and join.ring_seq < self.ring_id.seq
+        if expelled or late:
+            self._output.drop("join that does not concern us")
+            return
+        if not self._gathering.fits(join.proc_set):
+            self._refuse(join.sender, join.proc_set)
+            # So that it knows who is here, and need not ask again.
+            self._output.send(join.sender, self._new_join())
+            return
+        self._absorb(join)
+        self._shift_to_gather("join")
+
+    def _on_join_in_gather(self, join: Join, _data: bytes) -> None:
+        if not self._is_fresh(join):
+            return
+        match self._absorb(join):
+            case Absorbed.AGREES:
+                self._try_to_form()
+            case Absorbed.CHANGED:
+                self._shift_to_gather("join")
+            case Absorbed.IGNORED:
+                pass
+
+    def _on_join_while_forming(self, join: Join, _data: bytes) -> None:
+        """Figures 4.10, 4.12: a member that has given up the new ring says so with that ring's number."""
+        assert self.forming is not None
+        if not self._is_fresh(join):
+            return
+        if join.sender not in self.forming.members or join.ring_seq < self.ring_id.seq:
+            self._output.drop("join that does not concern us")
+            return
+        self._output.branch("new ring given up by a member")
+        self._gathering.note_fruitless(self._consensus)
+        self._absorb(join)
+        self._shift_to_gather("join")
+
+    def _try_to_form(self) -> None:
+        gathering = self._gathering
+        if self._consensus is not None or not gathering.consensus:
+            return
+        if gathering.exhausted:
+            self._output.branch("same membership twice")
+            gathering.fail_the_weakest(self._rotation_count)
+            self._shift_to_gather("same membership twice")
+            return
+        self._consensus = gathering.sets
+        self._rotation_count = 0
+        self._output.cancel_timer(Timer.CONSENSUS)
+        if gathering.candidates[0] == self._me:
+            self._shift_to_commit(self._new_commit_token())
+        else:
+            self._reset_token_loss()
+
+    def _new_commit_token(self) -> CommitToken:
+        highest = max(self.ring_id.seq, self.future_ring_seq, self._gathering.highest_ring_seq())
+        self._counter += 1
+        return CommitToken(
+            sender=self._me,
+            incarnation=self._incarnation,
+            counter=self._counter,
+            ring_id=RingId(highest + RING_SEQ_STEP, self._me),
+            token_seq=0,
+            timestamp=self._ordering.clock.now,
+            memb_index=0,
+            memb_list=tuple(CommitEntry(q, NO_RING, 0, 0, ()) for q in self._gathering.candidates),
+        )
+
+    def _on_consensus_timeout(self) -> None:
+        self._output.branch("consensus timeout")
+        self._gathering.fail_the_silent()
+        self._gathering.joins.clear()
+        self._shift_to_gather("consensus timeout")
+
+    def _on_token_loss_in_gather(self) -> None:
+        self._output.branch("commit token lost before it came")
+        self._gathering.note_fruitless(self._consensus)
+        self._gathering.joins.clear()
+        self._shift_to_gather("token loss")
+
+    def _on_commit_token_in_gather(self, token: CommitToken, _data: bytes) -> None:
+        members = tuple(entry.processor for entry in token.memb_list)
+        first_rotation = token.token_seq < len(members)
+        newer = token.ring_id.seq > max(self.ring_id.seq, self._gathering.highest_ring_seq())
+        if (
+            first_rotation
+            and newer
+            and members == self._gathering.candidates
+            and not self._gathering.exhausted
+        ):
+            self._consensus = self._gathering.sets
+            self._shift_to_commit(token)
+        else:
+            self._output.drop("commit token that does not concern us")
+
+    # Commit (figures 4.9, 4.10)
+
+    def _shift_to_commit(self, token: CommitToken) -> None:
+        """The Commit token's first visit: say what this processor has of its old ring."""
+        members = tuple(entry.processor for entry in token.memb_list)
+        self.ring_id = token.ring_id
+        self.future_ring_seq = max(self.future_ring_seq, token.ring_id.seq)
+        self.forming = Ring(token.ring_id, members, self._me, self._config)
+        self._ordering.clock.witness(token.timestamp)
+        self._rotation_count = 1
+        self._gathering.joins.clear()
+        self._output.cancel_timer(Timer.JOIN)
+        self._output.cancel_timer(Timer.CONSENSUS)
+        self._enter(State.COMMIT, "consensus")
+        self._ticket = self._persist()
+        self._my_entry = mine = self._new_entry()
+        entries = tuple(mine if entry.processor == self._me else entry for entry in token.memb_list)
+        self._pass_commit_token(token._replace(memb_list=entries))
+
+    def _new_entry(self) -> CommitEntry:
+        old = self.installed
+        return CommitEntry(
+            processor=self._me,
+            old_ring_id=old.ring_id,
+            old_ring_aru=old.my_aru,
+            high_delivered=old.delivered,
+            deliver_memb=tuple(sorted(self._promise)),
+            filled=True,
+        )
+
+    def _pass_commit_token(self, token: CommitToken) -> None:
+        assert self.forming is not None
+        index = self.forming.members.index(self._me)
+        self.forming.my_token_seq = token.token_seq + 1
+        self._passed = self._output.pass_token(
+            self.forming.successor,
+            token._replace(
+                sender=self._me,
+                incarnation=self._incarnation,
+                token_seq=token.token_seq + 1,
+                timestamp=max(token.timestamp, self._ordering.clock.now),
+                memb_index=index,
+            ),
+        )
+        self._output.set_timer(Timer.TOKEN_RETRANSMISSION, self._config.token_retransmission_us)
+        self._reset_token_loss()
+
+    def _on_commit_token_in_commit(self, token: CommitToken, _data: bytes) -> None:
+        """The second visit: the token goes on once the ring's number is on stable storage."""
+        assert self.forming is not None
+        if not self._is_current(token, self.forming):
+            return
+        self.forming.my_token_seq = token.token_seq + 1
+        self._ordering.clock.witness(token.timestamp)
+        if self._ticket:
+            self._held_commit_token = token
+        else:
+            self._shift_to_recover(token)
+
+    def _is_current(self, token: CommitToken, forming: Ring) -> bool:
+        if token.ring_id != forming.ring_id or token.token_seq < forming.my_token_seq:
+            self._output.branch("redundant commit token")
+            return False
+        complete = all(entry.filled for entry in token.memb_list)
+        members = tuple(entry.processor for entry in token.memb_list)
+        # A life that ended before its write was done may have used this number for another ring.
+        return complete and members == forming.members and self._my_entry in token.memb_list
+
+    def _on_token_loss_in_commit(self) -> None:
+        if self._held_commit_token is not None:
+            # Not lost: it waits here for our own disk. The others may lose patience, and will say so.
+            self._reset_token_loss()
+            return
+        self._output.branch("commit token lost on its first rotation")
+        self._abandon("token loss")
+
+    # Leaving
+
+    def _leave_if_done(self) -> None:
+        done = not self._ordering.queue and self.installed.safe_up_to >= self._ordering.last_originated
+        if self._leaving and done:
+            self._say_farewell("left")
+
+    def _leave_regardless(self) -> None:
+        self._say_farewell("leave timeout")
+
+    def _say_farewell(self, reason: str) -> None:
+        if self.state is not State.STARTING:
+            self._multicast(Leave(self._me, self._incarnation, self.ring_id))
+        for timer in Timer:
+            self._output.cancel_timer(timer)
+        self._forget_token()
+        self._enter(State.LEFT, reason)
+        self._output.add(Stopped())

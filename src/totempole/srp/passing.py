@@ -1,0 +1,215 @@
+"""The token at one processor: taken, held, left to rest, visited, passed on, passed again (000 §4.1).
+
+Who is on the ring is none of its business; `membership` and `machine` build on it.
+
+Deviation: an idle ring's token rests with the leader, not a little with everyone as in appendix A, until it
+is woken or the hold timeout runs out.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from totempole.effects import Transmit
+from totempole.srp.config import RingConfig
+from totempole.srp.ordering import Ordering
+from totempole.srp.output import Output
+from totempole.srp.recovery import Recovery
+from totempole.srp.ring import Held, Ring
+from totempole.srp.states import State, Timer
+from totempole.types import NO_PROCESSOR, ProcessorId, RingId
+from totempole.wire.packets import NullMessage, Packet, RegularMessage, RegularToken, Wake
+
+RING_SEQ_STEP = 4
+"""000 §4.2: a new ring's number is four above the highest; two below it names the transitional one."""
+
+
+class TokenPassing(ABC):
+    """The ordering side of a processor, with the state that all sides share."""
+
+    def __init__(
+        self,
+        me: ProcessorId,
+        incarnation: int,
+        ring_seq: int,
+        config: RingConfig,
+        ordering: Ordering,
+        output: Output,
+    ) -> None:
+        """`ring_seq` is the highest ring number that stable storage knows of."""
+        self._me = me
+        self._incarnation = incarnation
+        self._config = config
+        self._ordering = ordering
+        self._output = output
+
+        self.state = State.STARTING
+        self.ring_id = RingId(ring_seq + RING_SEQ_STEP, me)
+        """my_ring_id: of the most recent Commit token accepted."""
+        self.installed = Ring(self.ring_id, (me,), me, config)
+        self.forming: Ring | None = None
+        self.future_ring_seq = self.ring_id.seq
+        self._recovery: Recovery | None = None
+        self._rotation_count = 0
+        self._passed: Transmit | None = None
+        """The token as last sent, for retransmission."""
+        self._held_token: RegularToken | None = None
+        self._ticket = 0
+        """The write that a held token, or the start, waits for."""
+        self._clock_ticket = 0
+        """The write that moves the bound of the timestamps."""
+        self._leaving = False
+
+    @abstractmethod
+    def _expel(self, processor: ProcessorId) -> None:
+        """The processor has failed to receive for too long; the token is discarded."""
+
+    @abstractmethod
+    def _after_visit(self, ring: Ring) -> None:
+        """The token has been passed on: deliver, or go on recovering."""
+
+    def submitted(self) -> None:
+        """There is something to send: an idle ring must not let it wait."""
+        if self.state is not State.OPERATIONAL:
+            return
+        if self._held_token is not None:
+            self._release_resting_token()
+        elif len(self._ordering.queue) == 1 and self.installed.idle_rounds >= self._config.idle_rounds:
+            self._output.send(self.installed.leader, Wake(self._me, self._incarnation, self.ring_id))
+
+    def _persist(self) -> int:
+        return self._output.persist(
+            {
+                "incarnation": self._incarnation,
+                "ring_seq": self.ring_id.seq,
+                "future_ring_seq": self.future_ring_seq,
+                "timestamp": self._ordering.clock.to_store,
+            }
+        )
+
+    def _enter(self, state: State, reason: str) -> None:
+        if self._output.traces("state"):
+            old = self.state.name.lower()
+            self._output.trace("state", detail=f"{old}>{state.name.lower()} {reason}")
+        self.state = state
+
+    def _multicast(self, packet: Packet) -> None:
+        self._output.multicast(packet, self._output.encode(packet))
+
+    # The token
+
+    def _on_token(self, token: RegularToken, _data: bytes) -> None:
+        ring = self._token_ring
+        if token.ring_id != ring.ring_id:
+            self._output.drop("token of another ring")
+            return
+        if token.token_seq < ring.my_token_seq:
+            self._output.branch("redundant token")
+            return
+        ring.my_token_seq = token.token_seq + 1
+        self._held_token = token
+        self._ordering.clock.witness(token.timestamp)
+        if self._must_wait_for_clock():
+            self._note_token_is_held()
+        elif self._may_rest(ring, token):
+            self._note_token_is_held()
+            self._output.set_timer(Timer.HOLD, self._config.idle_hold_us)
+        else:
+            self._visit_held_token()
+
+    def _note_token_is_held(self) -> None:
+        self._output.cancel_timer(Timer.TOKEN_RETRANSMISSION)
+        self._reset_token_loss()
+
+    def _must_wait_for_clock(self) -> bool:
+        """000 §5.1: no timestamp is used that stable storage does not cover."""
+        clock = self._ordering.clock
+        steps = self._config.each_time_packets
+        if clock.runs_low(steps):
+            clock.begin_write()
+            self._clock_ticket = self._persist()
+        if clock.outruns_storage(steps):
+            self._ticket = self._clock_ticket
+            return True
+        return False
+
+    @property
+    def _token_ring(self) -> Ring:
+        return self.installed if self.forming is None else self.forming
+
+    def _may_rest(self, ring: Ring, token: RegularToken) -> bool:
+        """An idle ring's token waits with the leader."""
+        return (
+            ring.idle_rounds >= self._config.idle_rounds
+            and ring.leader == self._me
+            and self.state is State.OPERATIONAL
+            and token.seq == token.aru == ring.last_sent_seq
+            and not token.rtr
+            and not self._ordering.queue
+            and not self._leaving
+        )
+
+    def _release_resting_token(self) -> None:
+        if self._held_token is not None and not self._ticket:
+            self._output.cancel_timer(Timer.HOLD)
+            self._visit_held_token()
+
+    def _visit_held_token(self) -> None:
+        token, self._held_token = self._held_token, None
+        assert token is not None
+        ring = self._token_ring
+        blamed = self._ordering.is_blamed(ring, token)
+        if blamed != NO_PROCESSOR:
+            self._expel(blamed)
+            return
+        self._rotation_count += 1
+        self._passed = self._ordering.visit(ring, token, self._recovery)
+        self._output.set_timer(Timer.TOKEN_RETRANSMISSION, self._config.token_retransmission_us)
+        self._reset_token_loss()
+        self._after_visit(ring)
+
+    def _reset_token_loss(self) -> None:
+        self._output.set_timer(Timer.TOKEN_LOSS, self._config.token_loss_us)
+
+    def _retransmit_token(self) -> None:
+        if self._passed is not None:
+            self._output.branch("token retransmitted")
+            self._output.add(self._passed)
+            self._output.set_timer(Timer.TOKEN_RETRANSMISSION, self._config.token_retransmission_us)
+
+    def _on_wake(self, wake: Wake, _data: bytes) -> None:
+        if wake.ring_id == self.installed.ring_id:
+            # Whether the token is here or still on its way.
+            self.installed.idle_rounds = 0
+            self._release_resting_token()
+
+    # Messages
+
+    def _on_message(self, message: RegularMessage, data: bytes) -> None:
+        """A message of the installed ring. In Gather and Commit it may still come and be delivered."""
+        ring = self.installed
+        if not self._ordering.accept(ring, Held(message, data)):
+            return
+        self._note_token_is_alive(ring, message)
+        self._note_ring_heard_of(message.src_ring_id)
+        self._ordering.deliver(ring)
+
+    def _note_ring_heard_of(self, ring_id: RingId) -> None:
+        """000 §5.1: rings are numbered above every ring that anyone has heard of, crashes included."""
+        if ring_id.seq > self.future_ring_seq:
+            self.future_ring_seq = ring_id.seq
+            self._persist()
+
+    def _note_token_is_alive(self, ring: Ring, message: RegularMessage) -> None:
+        """Somebody numbered a message after this processor passed the token on: it was not lost."""
+        if message.seq > ring.last_sent_seq and self.state in (State.OPERATIONAL, State.RECOVER):
+            self._output.cancel_timer(Timer.TOKEN_RETRANSMISSION)
+            if self._held_token is None:
+                self._reset_token_loss()
+
+    def _show_presence(self) -> None:
+        """000 appendix A: two idle rings on a mended network would otherwise never meet."""
+        quiet_us = self._output.now_us - self._output.last_multicast_us
+        if self.state is State.OPERATIONAL and quiet_us >= self._config.null_us:
+            self._multicast(NullMessage(self._me, self._incarnation, self.ring_id))
+        self._output.set_timer(Timer.NULL, self._config.null_us)
