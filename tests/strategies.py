@@ -63,6 +63,7 @@ tokens = st.builds(
     retrans_flg=st.booleans(),
     retrans_round=u64,
     bytes_round=u64,
+    backlog=u64,
     block=st.booleans(),
     block_seq=u64,
     rtr=st.lists(requests, max_size=5).map(tuple),
@@ -147,6 +148,7 @@ SAMPLES: dict[str, Packet] = {
         retrans_flg=True,
         retrans_round=4,
         bytes_round=65_000,
+        backlog=17,
         block=False,
         block_seq=6,
         rtr=(

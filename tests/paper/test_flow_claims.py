@@ -87,18 +87,20 @@ def test_what_others_sent_is_taken_off_the_allowance() -> None:
     config = RingConfig(each_time_packets=20, window_packets=30)
     flow = FlowControl(config, 1)
     token = RegularToken(1, 1, RingId(4, 1), 0, seq=0, aru=0)
-    assert flow.allowance(token).new_packets == 20
-    assert flow.allowance(token._replace(seq=20, aru=20, retrans_round=5)).new_packets == 5
-    flow.account(token, seq=25, retransmitted=2, sent_bytes=0)
-    assert flow.allowance(token._replace(seq=40, aru=40, retrans_round=6)).new_packets == 30 - 15 - 4
+    assert flow.allowance(token, 99).new_packets == 20
+    assert flow.allowance(token._replace(seq=20, aru=20, retrans_round=5), 99).new_packets == 5
+    flow.account(token, seq=25, retransmitted=2, sent_bytes=0, waiting=0)
+    assert flow.allowance(token._replace(seq=40, aru=40, retrans_round=6), 99).new_packets == 30 - 15 - 4
 
 
 def test_the_window_is_shared_fairly() -> None:
     """§4.4: each_time contributes to fairness in distributing window_size among the processors."""
     lab, since_us = saturated(NARROW, 50 * MS)
-    sent = Counter(s.source for s in lab.sent(RegularMessage, since_us))
+    # From when the token has told everyone what waits at the others.
+    sent = Counter(s.source for s in lab.sent(RegularMessage, since_us + 10 * MS))
     assert set(sent) == {1, 2, 3, 4}
-    assert max(sent.values()) - min(sent.values()) <= 3
+    # In proportion to what waits at each, which is nearly the same for all.
+    assert min(sent.values()) >= 0.95 * max(sent.values())
 
 
 SIZE = 1_000
@@ -143,7 +145,7 @@ def test_a_burst_larger_than_the_window_is_spread_over_rotations() -> None:
     since_us = lab.mark
     lab.send(2, 100, Service.AGREED)
     lab.run(50 * MS)
-    assert [new for token, new, _ in visits(lab, since_us) if token.sender == 2 and new] == [3] * 33 + [1]
+    assert [new for token, new, _ in visits(lab, since_us) if token.sender == 2 and new] == [5] * 20
     assert all(len(lab.delivered(me, since_us)) == 100 for me in lab.everyone)
 
 

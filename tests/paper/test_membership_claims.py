@@ -228,7 +228,6 @@ def test_a_join_with_the_same_sets_is_agreement() -> None:
     assert state.consensus
 
 
-@pytest.mark.xfail(strict=True, reason="absorb() keeps the latest Join only and forgets the agreement")
 def test_an_agreement_stays_until_the_sets_change() -> None:
     """§4.2, figures 4.5 to 4.7: consensus[q] stays true until this processor's own sets change.
 

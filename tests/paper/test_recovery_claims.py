@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-import pytest
 from paperlab import BUSY, MS, Entry, Lab, decoded, seqs
 
 from totempole.effects import Deliver, InstallConfiguration
@@ -320,7 +319,6 @@ def test_agreed_messages_are_delivered_on_the_old_ring_up_to_the_gap() -> None:
     ]
 
 
-@pytest.mark.xfail(strict=True, reason="a companion's agreement is forgotten: see test_an_agreement_stays")
 def test_figure_4_15() -> None:
     """§4.3, figure 4.15: p is isolated while q, r, s and t merge with u and v."""
     p, everyone = 1, (1, 2, 3, 4, 5)

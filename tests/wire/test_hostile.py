@@ -57,7 +57,7 @@ def message_fields(representative=1, src_sender=1, src_ring=(1, 1), service=1, g
 
 
 def token_fields(representative=1, requests=0, ranges=0, tail=b"") -> bytes:
-    return TOKEN.pack(1, representative, 1, 1, 1, 0, 0, 0, 0, 0, requests, ranges) + tail
+    return TOKEN.pack(1, representative, 1, 1, 1, 0, 0, 0, 0, 0, 0, requests, ranges) + tail
 
 
 def join_fields(procs=0, fails=0, names=()) -> bytes:

@@ -29,7 +29,7 @@ class RingConfig:
 
     token_loss_us: int = setting(100_000, "no token for so long: the ring is gone (TOKEN_TMO)")
     token_retransmission_us: int = setting(
-        25_000, "no sign of the token after passing it on: pass it again (MAX_TKN_RETRANS)"
+        30_000, "no sign of the token after passing it on: pass it again (MAX_TKN_RETRANS)"
     )
     join_us: int = setting(15_000, "how often a Join is broadcast again in Gather (JOIN_TMO)")
     consensus_us: int = setting(75_000, "how long Gather waits for agreement (CONSENSUS_TMO)")

@@ -5,9 +5,10 @@ forwarded the token (new packets by `seq`, retransmissions by `retrans_round`) c
 
 Deviations:
 - the same rule runs over bytes, because a packet may be 60 bytes or 60 kilobytes;
-- a visit never takes more than its share (window / members). With each_time alone, the first few members of
-  a saturated ring use up the window at each rotation and the last ones never send. For the same reason the
-  window holds at least one packet of each member;
+- while others have packets waiting too (the token's `backlog`), a visit takes no more of the window than its
+  share: one packet, and of what is left in proportion to what waits. With each_time alone, the first few
+  members of a saturated ring use the window up at each rotation and the last ones never send. So that there
+  is one packet for each, the window is never smaller than the ring;
 - one retransmission is always allowed, so that a full window cannot stop the repair that would empty it;
 - `outstanding_packets_max` bounds seq - aru, and with it the memory that a slow receiver can cost the others.
 """
@@ -28,45 +29,51 @@ class Allowance(NamedTuple):
     bytes: int
 
 
+class Rounds(NamedTuple):
+    """The token's sums over the last rotation, as this processor leaves them."""
+
+    retrans: int
+    bytes: int
+    backlog: int
+
+
 class FlowControl:
     """One processor's view of one ring's window."""
 
-    __slots__ = (
-        "_config",
-        "_last_bytes",
-        "_last_retrans",
-        "_last_seq",
-        "_share_bytes",
-        "_share_packets",
-        "_window_packets",
-    )
+    __slots__ = ("_config", "_last", "_last_seq", "_members", "_window")
 
     def __init__(self, config: RingConfig, member_count: int) -> None:
         self._config = config
-        self._window_packets = max(config.window_packets, member_count)
-        self._share_packets = min(config.each_time_packets, self._window_packets // member_count)
-        self._share_bytes = max(1, min(config.each_time_bytes, config.window_bytes // member_count))
+        self._members = member_count
+        self._window = max(config.window_packets, member_count)
         self._last_seq = 0
-        self._last_retrans = 0
-        self._last_bytes = 0
+        self._last = Rounds(0, 0, 0)
+        """What this processor added to the sums at its last visit."""
 
-    def allowance(self, token: RegularToken) -> Allowance:
-        config = self._config
-        sent = (token.seq - self._last_seq) + (token.retrans_round - self._last_retrans)
-        sent_bytes = token.bytes_round - self._last_bytes
-        packets = min(self._share_packets, self._window_packets - sent)
+    def allowance(self, token: RegularToken, waiting: int) -> Allowance:
+        """For a processor with so many packets waiting."""
+        config, last = self._config, self._last
+        sent = (token.seq - self._last_seq) + (token.retrans_round - last.retrans)
+        room = min(self._window - sent, config.each_time_packets)
+        room_bytes = min(config.window_bytes - (token.bytes_round - last.bytes), config.each_time_bytes)
         outstanding = config.outstanding_packets_max - (token.seq - token.aru)
-        return Allowance(
-            packets=max(1, packets),
-            new_packets=max(0, min(packets, outstanding)),
-            bytes=max(1, min(self._share_bytes, config.window_bytes - sent_bytes)),
-        )
+        new_packets = min(room, outstanding)
+        others_waiting = token.backlog - last.backlog
+        if others_waiting > 0:
+            all_waiting = waiting + others_waiting
+            new_packets = min(new_packets, 1 + (self._window - self._members) * waiting // all_waiting)
+            room_bytes = min(room_bytes, config.window_bytes * waiting // all_waiting)
+        return Allowance(max(1, room), max(0, new_packets), max(1, room_bytes))
 
-    def account(self, token: RegularToken, seq: int, retransmitted: int, sent_bytes: int) -> tuple[int, int]:
-        """Remembers this visit; gives the token's new retrans_round and bytes_round."""
-        retrans_round = max(0, token.retrans_round - self._last_retrans) + retransmitted
-        bytes_round = max(0, token.bytes_round - self._last_bytes) + sent_bytes
+    def account(
+        self, token: RegularToken, seq: int, retransmitted: int, sent_bytes: int, waiting: int
+    ) -> Rounds:
+        """Remembers this visit; gives the sums that go into the token."""
+        last = self._last
         self._last_seq = seq
-        self._last_retrans = retransmitted
-        self._last_bytes = sent_bytes
-        return retrans_round, bytes_round
+        self._last = Rounds(retransmitted, sent_bytes, waiting)
+        return Rounds(
+            max(0, token.retrans_round - last.retrans) + retransmitted,
+            max(0, token.bytes_round - last.bytes) + sent_bytes,
+            max(0, token.backlog - last.backlog) + waiting,
+        )

@@ -45,6 +45,8 @@ class Gathering:
         self.fail_set: set[ProcessorId] = set()
         self.joins: dict[ProcessorId, Join] = {}
         """my_last: the latest Join of each other processor."""
+        self._agreed: dict[ProcessorId, Consensus] = {}
+        """What each other processor last agreed to; it stands until this processor's own sets change."""
         self._fruitless: Consensus | None = None
         self._attempts = 0
 
@@ -86,6 +88,7 @@ class Gathering:
         else:
             self.joins[join.sender] = join
             if self._matches(join):
+                self._agreed[join.sender] = self.sets
                 return Absorbed.AGREES
             self.proc_set |= join.proc_set
             self.fail_set |= self._believable_failures(join)
@@ -108,9 +111,15 @@ class Gathering:
 
     def fail_the_silent(self) -> None:
         """Consensus timeout: those who did not come to agree are regarded as failed."""
-        silent = [processor for processor in self.candidates if not self._agrees(processor)]
+        sets = self.sets
+        silent = [q for q in self.candidates if not self._agrees(q) and self._agreed.get(q) != sets]
         for processor in silent:
             self.fail(processor)
+
+    def forget_joins(self) -> None:
+        """A new round: what was said in the last one counts no more."""
+        self.joins.clear()
+        self._agreed.clear()
 
     def note_fruitless(self, consensus: Consensus | None) -> None:
         """This consensus was reached and led to no ring."""

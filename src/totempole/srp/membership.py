@@ -244,13 +244,13 @@ class Membership(TokenPassing):
     def _on_consensus_timeout(self) -> None:
         self._output.branch("consensus timeout")
         self._gathering.fail_the_silent()
-        self._gathering.joins.clear()
+        self._gathering.forget_joins()
         self._shift_to_gather("consensus timeout")
 
     def _on_token_loss_in_gather(self) -> None:
         self._output.branch("commit token lost before it came")
         self._gathering.note_fruitless(self._consensus)
-        self._gathering.joins.clear()
+        self._gathering.forget_joins()
         self._shift_to_gather("token loss")
 
     def _on_commit_token_in_gather(self, token: CommitToken, _data: bytes) -> None:
@@ -278,7 +278,7 @@ class Membership(TokenPassing):
         self.forming = Ring(token.ring_id, members, self._me, self._config)
         self._ordering.clock.witness(token.timestamp)
         self._rotation_count = 1
-        self._gathering.joins.clear()
+        self._gathering.forget_joins()
         self._output.cancel_timer(Timer.JOIN)
         self._output.cancel_timer(Timer.CONSENSUS)
         self._enter(State.COMMIT, "consensus")

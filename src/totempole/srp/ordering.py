@@ -111,7 +111,8 @@ class Ordering:
         rtr = self._requests(ring, token, sent.passed_on, recovery)
         quiet = not sent.new and not rtr and aru == seq == ring.last_sent_seq
         ring.idle_rounds = ring.idle_rounds + 1 if quiet else 0
-        retrans_round, bytes_round = ring.flow.account(token, seq, sent.retransmitted, sent.bytes)
+        waiting = len(self.queue if recovery is None else recovery.queue)
+        rounds = ring.flow.account(token, seq, sent.retransmitted, sent.bytes, waiting)
         retrans_flg = token.retrans_flg
         if recovery is not None:
             retrans_flg = recovery.update_flag(retrans_flg)
@@ -131,8 +132,9 @@ class Ordering:
                 aru_id,
                 self.clock.now,
                 retrans_flg,
-                retrans_round,
-                bytes_round,
+                rounds.retrans,
+                rounds.bytes,
+                rounds.backlog,
                 token.block,
                 token.block_seq,
                 rtr,
@@ -151,7 +153,8 @@ class Ordering:
     def _send_before_token(self, ring: Ring, token: RegularToken, recovery: Recovery | None) -> Sent:
         """Requested retransmissions, then new packets, as far as flow control allows."""
         output = self._output
-        allowance = ring.flow.allowance(token)
+        waiting = len(self.queue if recovery is None else recovery.queue)
+        allowance = ring.flow.allowance(token, waiting)
         answers, passed_on = ring.answer(token.rtr, allowance.packets)
         sent_bytes = 0
         for held, ranges in answers:

@@ -9,8 +9,8 @@ known, and checked, before any list is read.
     Message    ring u64 u32, seq u64, number u64, timestamp u64, src_sender u32, src_ring u64 u32,
                service u8, groups u8, contents u32; then the groups u64, then the contents
     Token      ring u64 u32, token_seq, seq, aru u64, aru_id u32, timestamp, retrans_round, bytes_round,
-               block_seq u64, requests u16, ranges u16; then all seqs u64, the number of ranges of each u8,
-               all ranges u32 u32
+               backlog, block_seq u64, requests u16, ranges u16; then all seqs u64, the number of ranges
+               of each u8, all ranges u32 u32
     Join       counter, ring_seq, future_ring_seq, rotation_count u64, |proc_set| u16, |fail_set| u16;
                then both sets, ascending, u32
     Commit     counter u64, ring u64 u32, token_seq u64, timestamp u64, memb_index u16, entries u16,
@@ -59,7 +59,7 @@ HEAD = Struct(">2sBBBBHQII")
 """The header up to its check."""
 HEADER = Struct(">2sBBBBHQIII")
 MESSAGE = Struct(">QIQQQIQIBBI")
-TOKEN = Struct(">QIQQQIQQQQHH")
+TOKEN = Struct(">QIQQQIQQQQQHH")
 JOIN = Struct(">QQQQHH")
 COMMIT = Struct(">QQIQQHHI")
 ENTRY = Struct(">IQIQQHB")

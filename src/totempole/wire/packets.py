@@ -63,6 +63,8 @@ class RegularToken(NamedTuple):
     retrans_round: int = 0
     bytes_round: int = 0
     """Bytes sent in the last rotation: the window in bytes, kept as retrans_round is."""
+    backlog: int = 0
+    """Packets left waiting at all members when they last forwarded the token, kept as retrans_round is."""
     block: bool = False
     block_seq: int = 0
     rtr: tuple[RetransmissionRequest, ...] = ()
