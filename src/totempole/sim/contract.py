@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Mapping
+from typing import Protocol
 
-from totempole.effects import Effect
 from totempole.errors import TotemError
+from totempole.order import Order
 from totempole.srp.config import RingConfig
-from totempole.types import ProcessorId, Service
+from totempole.types import ProcessorId
 
 
 class SimulationError(TotemError):
     """A protocol object raised: the text names the run's seed, the processor, the time and the input."""
 
 
-class SansIo(Protocol):
+class SansIo(Order, Protocol):
     """A protocol object: no I/O, inputs with the time, lists of effects out."""
 
     @property
@@ -23,18 +23,6 @@ class SansIo(Protocol):
 
     @property
     def token_first(self) -> bool: ...
-
-    def start(self, now_us: int) -> list[Effect]: ...
-
-    def receive(self, now_us: int, datagrams: Sequence[bytes]) -> list[Effect]: ...
-
-    def expire(self, now_us: int, timer: Any) -> list[Effect]: ...
-
-    def submit(self, now_us: int, payload: bytes, service: Service) -> list[Effect]: ...
-
-    def persisted(self, now_us: int, ticket: int) -> list[Effect]: ...
-
-    def leave(self, now_us: int) -> list[Effect]: ...
 
 
 class EndpointFactory(Protocol):

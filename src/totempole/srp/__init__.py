@@ -1,6 +1,8 @@
 """The single-ring protocol: order, membership and recovery on one ring (000 chapter 4).
 
-Read `machine` first, its tables last; then `ordering`, `ring`, `gathering`, `recovery`, `flow`.
+`machine` is the way in: what each event does in each state. It builds on `membership` (who is on the ring),
+which builds on `passing` (the token); the arithmetic is in `ordering`, `ring`, `flow`, `gathering` and
+`recovery`. `endpoint` adds bytes and gives the order interface.
 """
 
 from totempole.srp.config import RingConfig

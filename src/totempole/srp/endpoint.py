@@ -12,6 +12,7 @@ from functools import cache
 
 from totempole.effects import Effect, PushBack
 from totempole.errors import CodecError, ConfigurationError
+from totempole.order import Order
 from totempole.segment import Cutter, Reassembler
 from totempole.srp.config import RingConfig
 from totempole.srp.machine import Machine
@@ -31,8 +32,8 @@ def _codec(cluster_id: int, ring_kind: RingKind) -> Codec:
     return Codec(cluster_id, ring_kind)
 
 
-class Endpoint:
-    """The order interface (totempole.order) over one ring."""
+class Endpoint(Order):
+    """The order interface over one ring."""
 
     def __init__(
         self, me: ProcessorId, config: RingConfig, stable: Mapping[str, int], trace_kinds: frozenset[str]
