@@ -11,7 +11,7 @@ from totempole.srp.states import Event, State
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-def test_the_state_diagram_shows_just_the_transitions_that_searches_reach() -> None:
+def test_the_state_diagram_shows_just_the_transitions_that_a_search_must_reach() -> None:
     text = (DOCS / "architecture.md").read_text()
     drawn = set(re.findall(r"^    (\w+) --> (\w+):", text, re.MULTILINE))
     reached = {tuple(name.split()[0].split(">")) for name in TRANSITIONS}
