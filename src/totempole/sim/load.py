@@ -7,6 +7,7 @@ processor is ready again. A payload begins with its origin and number, so that n
 from __future__ import annotations
 
 import struct
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from random import Random
 
@@ -48,7 +49,7 @@ def one_of(*sizes: int) -> Callable[[Random], int]:
     return lambda random: random.choice(sizes)
 
 
-class Load:
+class Load(ABC):
     """What all generators share: making messages, handing them over, knowing when to rest."""
 
     def __init__(
@@ -101,8 +102,9 @@ class Load:
     def start(self) -> None:
         self.go_on()
 
+    @abstractmethod
     def go_on(self) -> None:
-        raise NotImplementedError
+        """Submit what is due, until push-back or the end."""
 
 
 class Saturation(Load):
