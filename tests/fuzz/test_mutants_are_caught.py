@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from totempole.sim.fuzz.mutants import MUTANTS, Mutant, hunt, mutated_endpoint
+from totempole.sim.fuzz.mutants import MUTANTS, UNNOTICED, Mutant, hunt, mutated_endpoint
 from totempole.sim.fuzz.trial import RAISED
 from totempole.srp.endpoint import Endpoint
 
@@ -22,6 +22,11 @@ def test_a_checker_notices(mutant: Mutant) -> None:
     caught = hunt(mutant, [mutant.seed])
     assert caught is not None, f"{mutant.name} got by at seed {mutant.seed}"
     assert caught[1].violated != (RAISED,), "noticed by an exception, not by a checker"
+
+
+@pytest.mark.parametrize("mutant", UNNOTICED, ids=lambda mutant: mutant.name)
+def test_what_goes_unnoticed_is_still_a_breakage_of_the_present_source(mutant: Mutant) -> None:
+    assert mutated_endpoint(mutant) is not Endpoint
 
 
 def test_the_true_protocol_is_left_as_it_was() -> None:

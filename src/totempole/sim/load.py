@@ -188,7 +188,6 @@ class PacketDriver(Load):
         super().__init__(world, me, size=size, safe=safe, until_us=until_us, name="driver")
         self._period_us = period_us
         self._fill_to = multiple * self.host.config.window_packets
-        self._delivered_before = 0
 
     def start(self) -> None:
         self._tick()

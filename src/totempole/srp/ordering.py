@@ -121,7 +121,7 @@ class Ordering:
         ring.token_first = False
         passed = output.pass_token(
             ring.successor,
-            # By position: with _replace this line would be a tenth of all processor time.
+            # By position: _replace takes four times as long, on every token visit.
             RegularToken(
                 self.me,
                 self._incarnation,

@@ -220,6 +220,27 @@ MUTANTS: tuple[Mutant, ...] = (
 )
 
 
+UNNOTICED: tuple[Mutant, ...] = (
+    # The Commit token is refused by whoever does not agree, so this costs time and breaks no promise. A check
+    # of theorem 4.2 would need rows for the Joins that a representative had seen.
+    Mutant(
+        "consensus without agreement",
+        "gathering",
+        "return processor == self._me or (join is not None and self._matches(join))",
+        "return processor == self._me or join is not None",
+    ),
+    # A number that is too low is refused, and the next attempt's is higher. A check would need rows for the
+    # numbers that a representative had heard of.
+    Mutant(
+        "rings numbered by the representative alone",
+        "membership",
+        "highest = max(self.ring_id.seq, self.future_ring_seq, self._gathering.highest_ring_seq())",
+        "highest = self.ring_id.seq",
+    ),
+)
+"""Breakages that no checker noticed in seeds 0:500: what the search is still blind to."""
+
+
 class _MutatingLoader(importlib.abc.MetaPathFinder, importlib.abc.SourceLoader):
     """Loads the protocol package from its files, with one text replaced in one of them."""
 
