@@ -5,12 +5,12 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 JOBS ?= 2
 
-.PHONY: demo test check bench fuzz mutants clean
+.PHONY: demo test check system bench fuzz mutants clean
 
 demo: $(READY)
 	$(BIN)/totem demo
 
-test: check
+test: check system
 	$(BIN)/python -m pytest -n $(JOBS)
 
 check: $(READY)
@@ -19,8 +19,17 @@ check: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
+# What tests in network namespaces need (iproute2, nftables): installed if it is missing and we are root.
+system:
+	@scripts/system-packages test
+
 bench: $(READY)
+	@scripts/system-packages bench
 	$(BIN)/totem bench sim
+	$(BIN)/totem bench compare corosync
+	$(BIN)/totem bench limit
+	$(BIN)/totem bench lan100
+	$(BIN)/totem bench scale
 
 # The long search: about half an hour on two cores. Interrupt it and run it again: it goes on where it was.
 fuzz: $(READY)

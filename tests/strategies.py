@@ -3,6 +3,7 @@
 from hypothesis import strategies as st
 
 from totempole.types import NO_RING, PROCESSOR_MAX, RingId, Service
+from totempole.wire.layout import DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN
 from totempole.wire.packets import (
     CommitEntry,
     CommitToken,
@@ -79,6 +80,7 @@ joins = st.builds(
     proc_set=processor_sets,
     fail_set=processor_sets,
     rotation_count=u64,
+    segment_bytes=st.integers(DATAGRAM_BYTES_MIN, DATAGRAM_BYTES_MAX),
 )
 
 entries = st.builds(

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import Any, NamedTuple
 
+from totempole.segment.burst import Burst
 from totempole.types import Configuration, MessageId, OrderKey, ProcessorId, RingId, Service
 from totempole.wire.packets import Packet
 
@@ -26,8 +27,14 @@ class Transmit(NamedTuple):
 
     to: ProcessorId | None
     channel: Channel
-    datagrams: tuple[bytes, ...]
+    bursts: tuple[Burst, ...]
     packet: Packet
+
+    @property
+    def datagrams(self) -> tuple[bytes, ...]:
+        if len(self.bursts) == 1:
+            return self.bursts[0].datagrams
+        return tuple([datagram for burst in self.bursts for datagram in burst.datagrams])
 
 
 class SetTimer(NamedTuple):
@@ -72,6 +79,18 @@ class SafeUpTo(NamedTuple):
     seq: int
 
 
+class Heard(NamedTuple):
+    """The processor has just spoken for itself: where the datagrams at hand came from, it can be reached."""
+
+    processor: ProcessorId
+
+
+class Impostor(NamedTuple):
+    """Another processor, in that life of its own, uses this one's identifier."""
+
+    incarnation: int
+
+
 class PushBack(NamedTuple):
     """The submission was refused: the send queue is full, and `Ready` follows; or the processor leaves."""
 
@@ -99,6 +118,8 @@ Effect = (
     | Deliver
     | InstallConfiguration
     | SafeUpTo
+    | Heard
+    | Impostor
     | PushBack
     | Ready
     | Stopped

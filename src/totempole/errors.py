@@ -19,6 +19,18 @@ class CodecError(TotemError):
         self.reason = reason
 
 
+class StorageError(TotemError):
+    """Stable storage that cannot be opened or written. The text says what, where and the way out."""
+
+
+class NetworkError(TotemError):
+    """Sockets that cannot be opened. The text names the address, the port and the way out."""
+
+
+class SessionError(TotemError):
+    """A program and its node have parted: the text says who gave up, and why."""
+
+
 class ScenarioError(TotemError):
     """A scenario file that cannot be run. The text names the file and the line."""
 

@@ -166,7 +166,8 @@ class Lab:
         """Hands a processor a packet as if from the network; gives what it did with it."""
         config = self.world.hosts[me].config
         data = Codec(config.cluster_id, config.ring_kind).encode(packet)
-        datagrams = Cutter(config.segment_bytes, packet.sender, 1).cut_packet(packet, data)
+        bursts = Cutter(config.segment_bytes, packet.sender, 1).cut_packet(packet, data)
+        datagrams = [datagram for burst in bursts for datagram in burst.datagrams]
         channel = Channel.TOKEN if isinstance(packet, RegularToken | CommitToken) else Channel.DATA
         # When the processor is idle, nothing else comes between.
         self.until(lambda: self.world.now_us >= self.world.hosts[me].busy_until_us)

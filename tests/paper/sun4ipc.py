@@ -59,6 +59,7 @@ STEADY = RingConfig(
     token_retransmission_us=100 * MS,
     join_us=300 * MS,
     consensus_us=S,
+    timeout_stretch_max_percent=100,
     idle_rounds=10**9,
 )
 """Without faults: timeouts far above a rotation, which takes 86 ms at full load; the token never rests."""
@@ -69,12 +70,15 @@ LOSSES = 20
 
 
 def faulty(token_retransmission_us: int) -> RingConfig:
-    """000 §4.4: the token loss timeout of these experiments was 100 milliseconds."""
+    """000 §4.4: the token loss timeout of these experiments was 100 milliseconds, and set by hand."""
     return RingConfig(
         window_packets=WINDOW,
         each_time_packets=WINDOW,
         token_loss_us=100 * MS,
         token_retransmission_us=token_retransmission_us,
+        join_us=15 * MS,
+        consensus_us=75 * MS,
+        timeout_stretch_max_percent=100,
         idle_hold_us=10 * MS,
     )
 

@@ -175,7 +175,7 @@ def test_recovery_is_classic() -> None:
 
 
 def test_a_submission_wakes_an_idle_accelerated_ring() -> None:
-    """When idle, the leader holds the token; a small unicast wakes it."""
+    """When idle, the last to send holds the token; a small multicast wakes it."""
     lab = Lab(4, RingConfig(ring_kind=RingKind.ACCELERATED)).form()
     lab.run(100 * MS)
     for me in (2, 3, 4):

@@ -5,11 +5,10 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from paperlab import BUSY, MS, Lab, received, seqs
+from paperlab import BUSY, CALM, MS, Lab, received, seqs
 
-from totempole.effects import CancelTimer, SafeUpTo
+from totempole.effects import SafeUpTo
 from totempole.sim.conditions import Condition
-from totempole.srp.states import Timer
 from totempole.types import NO_PROCESSOR, Service
 from totempole.wire.packets import RegularMessage, RegularToken
 
@@ -315,10 +314,11 @@ def test_a_message_shows_that_the_token_is_not_lost() -> None:
     """§4.1: receipt of a regular message cancels the Token Retransmission timeout."""
     lab = busy_ring()
     since_us = lab.mark
+    lab.lose(lambda p: isinstance(p, RegularToken) and p.seq == 6, to=3)
     lab.send(2)
-    lab.run(10 * MS)
-    arrival = next(e for e in lab.entries(1) if e.at_us >= since_us and seqs(e.delivered) == [6])
-    assert CancelTimer(Timer.TOKEN_RETRANSMISSION) in arrival.effects
+    lab.run(CALM.token_loss_us // 2)
+    assert "token retransmitted" in lab.details("branch", 2, since_us)
+    assert "token retransmitted" not in lab.details("branch", 1, since_us)
 
 
 def test_the_input_buffer_is_emptied_before_the_token_is_taken() -> None:

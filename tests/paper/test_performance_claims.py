@@ -83,7 +83,7 @@ def test_a_ring_is_re_formed_within_40_ms_of_the_token_loss_timeout(rate_per_s: 
 
     Measured 131.9 ms when all send all they can and 138.1 ms at 400 messages/s. The first timeout comes 3 to
     9 ms early (a sender's timer runs from the start of its token visit), so that 40.5 ms are left from there:
-    5 for the Joins, 24 token hops of 1.5 ms for the rest. join_us and consensus_us are the defaults and play
+    5 for the Joins, 24 token hops of 1.5 ms for the rest. join_us and consensus_us play
     no part, since no Join is lost; for the disk see sun4ipc.py.
     """
     times_us = reforming(rate_per_s)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from strategies import SAMPLES, byte_ranges
 from totempole.errors import ConfigurationError
 from totempole.segment import Cutter, PacketName
-from totempole.segment.cutter import cut
+from totempole.segment.cutter import cut as cut_bursts
 from totempole.segment.header import (
     MAGIC,
     OFFSET_BYTES,
@@ -26,6 +26,14 @@ def parse(segment: bytes) -> tuple[PacketName, int, int, bytes]:
     magic, version, kind, ring_seq, processor, number, total, offset = SEGMENT.unpack_from(segment)
     assert (magic, version) == (MAGIC, VERSION)
     return PacketName(kind, ring_seq, processor, number), total, offset, segment[SEGMENT.size :]
+
+
+def cut(*arguments) -> list[bytes]:
+    return datagrams(cut_bursts(*arguments))
+
+
+def datagrams(bursts) -> list[bytes]:
+    return [datagram for burst in bursts for datagram in burst.datagrams]
 
 
 def pattern(length: int) -> bytes:
@@ -84,19 +92,19 @@ def test_messages_are_named_by_the_ring_whoever_sends_them():
     names = {
         parse(segment)[0]
         for sender in (1, 2)
-        for segment in Cutter(128, sender, incarnation=8).cut_packet(MESSAGE, pattern(500))
+        for segment in datagrams(Cutter(128, sender, incarnation=8).cut_packet(MESSAGE, pattern(500)))
     }
     assert names == {data_name(MESSAGE.ring_id, MESSAGE.seq)}
 
 
 def test_other_packets_are_named_by_sender_incarnation_and_counter():
     cutter = Cutter(128, sender=3, incarnation=5)
-    names = [parse(cutter.cut_packet(TOKEN, b"token")[0])[0] for _ in range(2)]
+    names = [parse(cutter.cut_packet(TOKEN, b"token")[0].data)[0] for _ in range(2)]
     assert names == [PacketName(NameKind.OTHER, 5, 3, 1), PacketName(NameKind.OTHER, 5, 3, 2)]
 
 
 def test_all_segments_of_one_packet_share_its_name():
-    segments = Cutter(128, sender=3, incarnation=5).cut_packet(TOKEN, pattern(500))
+    segments = datagrams(Cutter(128, sender=3, incarnation=5).cut_packet(TOKEN, pattern(500)))
     assert len({parse(segment)[0] for segment in segments}) == 1
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from strategies import SAMPLES, byte_ranges
 from totempole.errors import CodecError
 from totempole.segment import Cutter, PacketName, Reassembler
-from totempole.segment.cutter import cut
+from totempole.segment.cutter import cut as cut_bursts
 from totempole.segment.header import MAGIC, PACKET_TOTAL_MAX, SEGMENT, VERSION, NameKind, data_name
 from totempole.segment.reassembler import (
     COMPLETED_MAX,
@@ -32,6 +32,14 @@ MESSAGE: RegularMessage = SAMPLES["message"]._replace(ring_id=RING, seq=9)
 
 def pattern(length: int) -> bytes:
     return bytes(index * 7 % 251 for index in range(length))
+
+
+def cut(*arguments) -> list[bytes]:
+    return datagrams(cut_bursts(*arguments))
+
+
+def datagrams(bursts) -> list[bytes]:
+    return [datagram for burst in bursts for datagram in burst.datagrams]
 
 
 def segment(total: int, offset: int, piece: bytes, name: PacketName = NAME) -> bytes:
@@ -70,7 +78,7 @@ def test_holes_and_resent_ranges_repair_any_loss(length, data):
     reassembler = Reassembler(length)
     assert feed(reassembler, arrived) == []
     holder = Cutter(data.draw(st.integers(64, 2_000)), sender=2, incarnation=1)
-    resent = holder.cut_ranges(MESSAGE, packet, reassembler.holes(RING, 9))
+    resent = datagrams(holder.cut_ranges(MESSAGE, packet, reassembler.holes(RING, 9)))
     done = feed(reassembler, data.draw(st.permutations(resent)))
     assert done[0] == (NAME, packet)
 
@@ -310,5 +318,43 @@ def test_other_packets_reassemble_too():
     cutter = Cutter(SEGMENT_BYTES, sender=3, incarnation=5)
     packet = pattern(1_000)
     for number in (1, 2):
-        done = feed(Reassembler(1_000), cutter.cut_packet(SAMPLES["commit"], packet))
+        done = feed(Reassembler(1_000), datagrams(cutter.cut_packet(SAMPLES["commit"], packet)))
         assert done == [(PacketName(NameKind.OTHER, 5, 3, number), packet)]
+
+
+@given(st.integers(ROOM + 1, 5_000))
+def test_a_whole_burst_is_its_packet(length):
+    packet = pattern(length)
+    (burst,) = cut_bursts(NAME, packet, SEGMENT_BYTES)
+    reassembler = Reassembler(length)
+    assert reassembler.receive_whole(*burst) == (NAME, packet)
+    assert reassembler.receive_whole(*burst) is None  # its datagrams are all known by now
+    assert feed(reassembler, burst.datagrams) == []
+
+
+@given(st.integers(3 * ROOM, 2_000), st.data())
+def test_a_burst_that_is_not_one_packet_in_order_is_taken_apart(length, data):
+    pieces = cut(NAME, pattern(length), SEGMENT_BYTES)
+    other = cut(data_name(RING, 10), pattern(length), SEGMENT_BYTES)
+    at = data.draw(st.integers(0, len(pieces) - 2))
+    broken = {
+        "lost": pieces[:at] + pieces[at + 1 :],
+        "swapped": [*pieces[:-1][:at], *reversed(pieces[at : at + 2]), *pieces[at + 2 :]],
+        "mixed": [*pieces[:at], other[at], *pieces[at + 1 :]],
+        "repeated": [*pieces[:at], pieces[at + 1], *pieces[at + 1 :]],
+    }[data.draw(st.sampled_from(["lost", "swapped", "mixed", "repeated"]))]
+    assert Reassembler(length).receive_whole(b"".join(broken), SEGMENT_BYTES) is None
+
+
+@given(st.binary(max_size=400), st.integers(1, 200))
+def test_a_burst_of_junk_is_no_packet(junk, segment_bytes):
+    assert Reassembler(1_000).receive_whole(junk, segment_bytes) is None
+
+
+def test_a_burst_joins_what_has_arrived_in_part():
+    packet = pattern(1_000)
+    (burst,) = cut_bursts(NAME, packet, SEGMENT_BYTES)
+    reassembler = Reassembler(1_000)
+    reassembler.receive(burst.datagrams[3])
+    assert reassembler.receive_whole(*burst) is None
+    assert feed(reassembler, burst.datagrams) == [(NAME, packet)]

@@ -16,6 +16,7 @@ from totempole.effects import (
     Stopped,
     Transmit,
 )
+from totempole.segment import Burst
 from totempole.sim.clock import Scheduler
 from totempole.srp.config import RingConfig
 from totempole.types import NO_RING, Service
@@ -25,7 +26,8 @@ PACKET = NullMessage(1, 1, NO_RING)
 
 
 def burst(*datagrams: bytes, to: int | None = None, channel: Channel = Channel.DATA) -> Transmit:
-    return Transmit(to, channel, datagrams, PACKET)
+    bursts = tuple(Burst(datagram, len(datagram)) for datagram in datagrams)
+    return Transmit(to, channel, bursts, PACKET)
 
 
 class Alarm(IntEnum):
@@ -64,6 +66,9 @@ class Puppet:
     def start(self, now_us: int) -> list[Effect]:
         self.log.append(("start", now_us))
         return [Persist(1, {"incarnation": self.incarnation})]
+
+    def receive_burst(self, now_us: int, burst: bytes, segment_bytes: int) -> list[Effect]:
+        return self.receive(now_us, Burst(burst, segment_bytes).datagrams)
 
     def receive(self, now_us: int, datagrams: Sequence[bytes]) -> list[Effect]:
         self.log.append(("receive", now_us, tuple(datagrams)))

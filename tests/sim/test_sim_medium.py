@@ -5,9 +5,9 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from sim_fakes import PACKET, Ear, burst
+from sim_fakes import Ear, burst
 
-from totempole.effects import Channel, Transmit
+from totempole.effects import Channel
 from totempole.errors import ConfigurationError
 from totempole.sim.clock import Scheduler
 from totempole.sim.conditions import Condition, Lan
@@ -209,8 +209,8 @@ def test_overhead_takes_wire_time() -> None:
 
 def test_drop_next_drops_exactly_what_it_names() -> None:
     lab = Lab()
-    wake = Transmit(None, Channel.DATA, (b"wake",), Wake(1, 1, NO_RING))
-    null = Transmit(None, Channel.DATA, (b"null",), PACKET)
+    wake = burst(b"wake")._replace(packet=Wake(1, 1, NO_RING))
+    null = burst(b"null")
     lab.medium.drop_next(DropRule("wake", source=1, to=2, count=1))
     for transmit in (null, wake, wake):
         lab.medium.send(1, transmit, 0)

@@ -23,6 +23,7 @@ from totempole.segment import Cutter
 from totempole.srp import Endpoint, RingConfig
 from totempole.srp.ring import Held
 from totempole.srp.states import State, Timer
+from totempole.srp.timeouts import NEVER
 from totempole.types import NO_RING, Configuration, ProcessorId, RingId, Service
 from totempole.wire import Codec
 from totempole.wire.packets import Join, Packet, RegularMessage
@@ -118,12 +119,24 @@ class Bench:
 
     def hand(self, me: ProcessorId, packet: Packet) -> list[Effect]:
         """Gives a processor a packet, as if from the network."""
-        datagrams = self.outside.cut_packet(packet, self.codec.encode(packet))
+        bursts = self.outside.cut_packet(packet, self.codec.encode(packet))
+        datagrams = [datagram for burst in bursts for datagram in burst.datagrams]
         effects = self[me].receive(self.now_us, datagrams)
         self.do(me, effects)
         return effects
 
     def expire(self, me: ProcessorId, timer: Timer) -> list[Effect]:
+        """The timer runs out now, wherever it stood: time moves on to when it is due."""
+        machine = self[me].machine
+        for lazy, kind in (
+            (machine._token_loss, Timer.TOKEN_LOSS),
+            (machine._token_retransmission, Timer.TOKEN_RETRANSMISSION),
+        ):
+            if kind is timer and lazy.due_us != NEVER:
+                self.now_us = max(self.now_us, lazy.due_us)
+        return self._fire(me, timer)
+
+    def _fire(self, me: ProcessorId, timer: Timer) -> list[Effect]:
         self.timers[me].pop(timer, None)
         effects = self[me].expire(self.now_us, timer)
         self.do(me, effects)
@@ -187,7 +200,7 @@ class Bench:
         self.pump(until)
         while not until() and (due := self._next_timer()) is not None and due[0] <= stop_us:
             self.now_us, me, timer = max(self.now_us, due[0]), due[1], due[2]
-            self.expire(me, timer)
+            self._fire(me, timer)
             self.pump(until)
         if not until():
             self.now_us = stop_us

@@ -16,6 +16,7 @@ from totempole.wire.layout import (
     RANGES_PER_REQUEST_MAX,
     REGULAR_OVERHEAD,
     REQUESTS_MAX,
+    SEAL_BYTES,
     regular_bytes,
 )
 from totempole.wire.packets import CommitEntry, RetransmissionRequest
@@ -86,7 +87,7 @@ def test_every_plain_message_can_be_encapsulated():
     groups = tuple(range(GROUPS_MAX))
     plain = MESSAGE._replace(groups=groups, recovered=False, contents=bytes(PLAIN_CONTENTS_MAX))
     inner = codec().encode(plain)
-    assert len(inner) == CONTENTS_MAX
+    assert len(inner) == CONTENTS_MAX - SEAL_BYTES
     outer = MESSAGE._replace(groups=groups, recovered=True, contents=inner)
     data = codec().encode(outer)
     assert codec().decode(codec().decode(data).contents) == plain
@@ -139,6 +140,8 @@ BEYOND = {
     ),
     "proc_set": JOIN._replace(proc_set=frozenset(range(1, PROCESSORS_MAX + 2))),
     "no processor": JOIN._replace(fail_set=frozenset({0})),
+    "tiny datagrams": JOIN._replace(segment_bytes=127),
+    "impossible datagrams": JOIN._replace(segment_bytes=65_508),
     "large processor": JOIN._replace(fail_set=frozenset({2**32})),
     "memb_list": COMMIT._replace(memb_list=(entry(),) * (PROCESSORS_MAX + 1)),
     "memb_index": COMMIT._replace(memb_index=len(COMMIT.memb_list) + 1),

@@ -61,7 +61,7 @@ def token_fields(representative=1, requests=0, ranges=0, tail=b"") -> bytes:
 
 
 def join_fields(procs=0, fails=0, names=()) -> bytes:
-    return JOIN.pack(1, 1, 1, 1, procs, fails) + b"".join(name.to_bytes(4, "big") for name in names)
+    return JOIN.pack(1, 1, 1, 1, 1_400, procs, fails) + b"".join(name.to_bytes(4, "big") for name in names)
 
 
 def commit_fields(representative=1, index=0, entries=0, names=0, tail=b"") -> bytes:

@@ -10,13 +10,14 @@ from rich.table import Table
 
 from totempole.bench.layers import LAYERS, OTHER, Breakdown
 from totempole.bench.sim import QUICK, Plan, Sample, break_down, measure
-from totempole.cli import options
+from totempole.cli import bench_net, options
 from totempole.cli.output import Screen, table
 
 EXAMPLES = """\
 examples:
   totem bench sim            medians over five rounds, a minute or two
   totem bench sim --quick    a first impression in well under a minute
+  totem bench compare corosync --json compare.json
 """
 
 
@@ -28,6 +29,7 @@ def add(verbs: options.Verbs) -> None:
     )
     options.add_judging(sim, quick="small workloads, three rounds")
     sim.set_defaults(run=run_sim_bench)
+    bench_net.add(benches)
 
 
 def run_sim_bench(arguments: argparse.Namespace) -> int:

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from totempole import scenarios
 from totempole.checkers import Outcome as Holds
-from totempole.cli import demo_text, options
+from totempole.cli import demo_nodes, demo_text, options
 from totempole.cli.figure import REGULAR_COLOURS, draw
 from totempole.cli.fuzz import SearchReport, cores, watch_search
 from totempole.cli.mutants import find_mutant
@@ -24,6 +24,7 @@ from totempole.cli.output import Screen, table
 from totempole.cli.replay import Replay, first_failing, shrink
 from totempole.cli.sim import SimReport, play
 from totempole.cli.tables import CITATIONS, STYLES, verdict_data
+from totempole.cli.timeline import Timeline
 from totempole.sim.fuzz.mutants import Mutant, mutated_endpoint
 from totempole.sim.fuzz.plan import plan
 from totempole.sim.fuzz.search import Tally
@@ -35,6 +36,9 @@ QUICK_SEEDS = range(4)
 HUNTED_SEEDS = range(100)
 SHRINK_TRIALS_MAX = 150
 QUICK_TRIALS_MAX = 20
+LOAD_S = 1.0
+QUICK_LOAD_S = 0.3
+"""How long the real processes go on between two events."""
 
 WIDTH_MAX = 100
 """Wider paragraphs are hard to read."""
@@ -72,6 +76,7 @@ class Demo:
         screen.out.width = min(screen.out.width, WIDTH_MAX)
         self.quick = quick
         self.reports: dict[str, SimReport] = {}
+        self.real_holds = False
         self.caught: dict[str, bool] = {}
         """Broken protocols, and whether anyone noticed."""
         self.search = SearchReport(Tally(0, 0), 0, 0.0)
@@ -80,7 +85,7 @@ class Demo:
     @property
     def holds(self) -> bool:
         stories = all(report.holds for report in self.reports.values())
-        return stories and self.search.holds and all(self.caught.values())
+        return stories and self.real_holds and self.search.holds and all(self.caught.values())
 
     def tell(self) -> None:
         started_s = time.perf_counter()
@@ -91,6 +96,7 @@ class Demo:
         self.partition()
         self.figures()
         self.verdicts()
+        self.real_processes()
         self.fuzz()
         self.break_the_promise()
         self.hunt_and_shrink()
@@ -152,11 +158,31 @@ class Demo:
             for name, report in self.reports.items()
         ]
 
+    # Real sockets
+
+    def real_processes(self) -> None:
+        self._head("7  The same protocol on real sockets: four processes, and kill -9 for one of them")
+        self._say(demo_text.REAL)
+        played = demo_nodes.play(QUICK_LOAD_S if self.quick else LOAD_S)
+        figure = draw(Timeline(played.rows), demo_nodes.NAMES, self.screen.out.width, told=TOLD, legend=False)
+        self.screen.print(Padding(figure, (0, 0, 1, 0)))
+        delivered = sum(row.kind == "deliver" for row in played.rows)
+        self.real_holds = bool(delivered) and not played.report.violated
+        broken = ", ".join(verdict.property for verdict in played.report.violated)
+        verdict = f"[bold red]{broken} violated[/]" if broken else "[bold green]none violated[/]"
+        pids = ", ".join(f"{demo_nodes.NAMES[node]} {pid}" for node, pid in played.pids.items())
+        self._say(f"""
+            Processes: {pids}. The others had their next configuration [bold]{played.failover_ms:.0f} ms[/]
+            after r was killed. {delivered:,} deliveries of sealed packets, read back from the nodes' own
+            traces: of {len(played.report.verdicts)} properties, {verdict}.
+            """)
+        self.data["real"] = {"holds": self.real_holds, "failover_ms": played.failover_ms}
+
     # The search
 
     def fuzz(self) -> None:
         seeds = QUICK_SEEDS if self.quick else SEEDS
-        self._head(f"7  {len(seeds)} random runs: everything that can go wrong, drawn from a seed")
+        self._head(f"8  {len(seeds)} random runs: everything that can go wrong, drawn from a seed")
         tally = Tally(seeds.start, seeds.stop)
         started_s = time.perf_counter()
         watch_search(self.screen, tally, cores())
@@ -169,7 +195,7 @@ class Demo:
         self.data["fuzz"] = self.search.data()
 
     def break_the_promise(self) -> None:
-        self._head("8  Would the checkers notice? One line of the protocol is broken, on purpose")
+        self._head("9  Would the checkers notice? One line of the protocol is broken, on purpose")
         mutant = find_mutant(PROMISE_MUTANT)
         self._show_mutation(mutant)
         report = self._simulate("figure-4-16", mutant=mutant)
@@ -179,7 +205,7 @@ class Demo:
         self._say_violations(report)
 
     def hunt_and_shrink(self) -> None:
-        self._head("9  A broken protocol, caught by random runs and reduced to what matters")
+        self._head("10  A broken protocol, caught by random runs and reduced to what matters")
         mutant = find_mutant(HUNTED_MUTANT)
         self._show_mutation(mutant)
         endpoint = mutated_endpoint(mutant)

@@ -12,6 +12,12 @@ WELCOME = (
     """,
 )
 
+REAL = """
+    Each node is a process of its own with its own disk, UDP sockets on a loopback address, and a key: the
+    object that was simulated above, driven by the kernel. All send; r is killed under load, and started again
+    with its disk.
+    """
+
 RING = """
     A token goes round the ring. Who has it numbers and broadcasts its messages, and asks for those that
     it misses. So everyone delivers in the order of the numbers. These are the first deliveries of each

@@ -11,12 +11,16 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
+from functools import lru_cache
 from itertools import pairwise
 from operator import itemgetter
+from struct import Struct
 
 from totempole.errors import CodecError
+from totempole.segment.cutter import LAYOUTS_MAX, offsets
 from totempole.segment.header import (
     MAGIC,
+    OFFSET_BYTES,
     PACKET_TOTAL_MAX,
     SEGMENT,
     VERSION,
@@ -36,6 +40,10 @@ PIECES_LEAST = 64
 PIECE_BYTES = 64
 """A partial packet is in at most one piece per PIECE_BYTES, or PIECES_LEAST if that is more. Every second
 one of the smallest segments stays far below; a forger's single bytes must not cost more than the packet."""
+
+WHOLE_SEGMENTS_MAX = 256
+"""Segments of a burst that is taken in one go; more than any kernel gives at once. It bounds what is
+remembered of layouts, which strangers may choose."""
 
 RANGES_MAX = 16
 """Ranges that name the holes of one packet."""
@@ -120,6 +128,29 @@ class Reassembler:
             self._finish(name)
         return name, datagram[_HEADER_BYTES:]
 
+    def receive_whole(self, burst: bytes, segment_bytes: int) -> tuple[PacketName, bytes] | None:
+        """The packet that a burst is, if it is one, all of it, in order: what a quiet network gives.
+
+        None if it is not, or not all new: then its datagrams are to be taken one by one.
+        """
+        room = segment_bytes - _HEADER_BYTES
+        if room < 1 or len(burst) <= segment_bytes:
+            return None
+        magic, version, kind, ring_seq, processor, number, total, _ = SEGMENT.unpack_from(burst)
+        count = -(-total // room)
+        if len(burst) != total + count * _HEADER_BYTES or magic != MAGIC or version != VERSION:
+            return None
+        if kind not in _KINDS or total > PACKET_TOTAL_MAX or count > WHOLE_SEGMENTS_MAX:
+            return None
+        name: PacketName = tuple.__new__(PacketName, (kind, ring_seq, processor, number))
+        if name in self._partials or name in self._completed:
+            return None
+        parts = _burst_layout(total, room).unpack(burst)
+        if parts[::3].count(parts[0]) != count or parts[1::3] != offsets(count, room):
+            return None
+        self._finish(name)
+        return name, b"".join(parts[2::3])
+
     def holes(self, ring_id: RingId, seq: int) -> tuple[ByteRange, ...]:
         """What is missing of a message of which a part is here; empty when nothing is.
 
@@ -182,6 +213,14 @@ class Reassembler:
         self._completed[name] = None
         if len(self._completed) > COMPLETED_MAX:
             self._completed.popitem(last=False)
+
+
+@lru_cache(LAYOUTS_MAX)
+def _burst_layout(total: int, room: int) -> Struct:
+    """Prefix, offset and piece of each segment of a whole packet."""
+    whole, rest = divmod(total, room)
+    start = f"{_HEADER_BYTES - OFFSET_BYTES}s{OFFSET_BYTES}s"
+    return Struct(f"{start}{room}s" * whole + (f"{start}{rest}s" if rest else ""))
 
 
 def _merge_nearest(holes: list[ByteRange]) -> list[ByteRange]:

@@ -239,7 +239,7 @@ class Host:
         if life != self.life or self._endpoint is None:
             return
         inbox = self._token if transmit.channel else self._data
-        inbox.force(transmit.datagrams, sum(map(len, transmit.datagrams)))
+        inbox.force(transmit.datagrams, sum([len(burst.data) for burst in transmit.bursts]))
         if self._wake_pending or self.paused or self._scheduler.now_us < self.busy_until_us:
             self._wake_later()
         else:
@@ -304,12 +304,13 @@ class Host:
         assert endpoint is not None
         now_us = self._scheduler.now_us
         local_us = self.clock.local(now_us)
+        method, arguments = _as_read(datagrams)
         try:
-            effects = endpoint.receive(local_us, datagrams)
+            effects: list[Effect] = getattr(endpoint, method)(local_us, *arguments)
         except Exception as error:
-            raise self._failure("receive", local_us, (datagrams,), error) from error
+            raise self._failure(method, local_us, arguments, error) from error
         if self.recordings:
-            self._record("receive", local_us, (datagrams,), effects)
+            self._record(method, local_us, arguments, effects)
         count = len(datagrams)
         self.packet_events += count
         cost_ns = costs.event_ns + costs.datagram_ns * count + costs.received_byte_ns * size
@@ -369,8 +370,8 @@ class Host:
         self._carry_ns = total_ns % 1000
 
     def _cost_of_sending(self, transmit: Transmit) -> float:
-        datagrams, costs = transmit.datagrams, self._costs
-        size = len(datagrams[0]) if len(datagrams) == 1 else sum(map(len, datagrams))
+        bursts, costs = transmit.bursts, self._costs
+        size = len(bursts[0].data) if len(bursts) == 1 else sum([len(burst.data) for burst in bursts])
         return costs.sent_packet_ns + costs.sent_byte_ns * size
 
     def _send(self, transmit: Transmit, depart_us: int) -> None:
@@ -398,6 +399,15 @@ class Host:
         elif type(effect) is Stopped:
             self._end_life()
             self.recorder.record(self._scheduler.now_us, "leave")
+
+
+def _as_read(datagrams: Sequence[bytes]) -> tuple[str, tuple[Any, ...]]:
+    """How receive offload would hand these datagrams over: those of one size in one piece."""
+    size = len(datagrams[0])
+    together = len(datagrams) > 1 and len(datagrams[-1]) <= size
+    if together and all(len(datagram) == size for datagram in datagrams[:-1]):
+        return "receive_burst", (b"".join(datagrams), size)
+    return "receive", (datagrams,)
 
 
 def _brief(argument: object) -> str:

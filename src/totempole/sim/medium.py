@@ -187,7 +187,8 @@ class Medium:
             self._transmit(source, transmit, depart_us, lan)
 
     def _transmit(self, source: ProcessorId, transmit: Transmit, depart_us: int, lan: Network) -> None:
-        to, channel, datagrams, _ = transmit
+        to, channel = transmit.to, transmit.channel
+        datagrams = transmit.datagrams
         size = len(datagrams[0]) if len(datagrams) == 1 else sum(map(len, datagrams))
         self.counters["sent"] += len(datagrams)
         if lan.lan.bandwidth_bytes_per_s:

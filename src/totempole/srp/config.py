@@ -6,10 +6,17 @@ from dataclasses import dataclass, field, fields
 
 from totempole.errors import ConfigurationError
 from totempole.types import RingKind
-from totempole.wire.layout import PACKET_BYTES_MAX, PLAIN_CONTENTS_MAX, PROCESSORS_MAX, REQUESTS_MAX
+from totempole.wire.layout import (
+    DATAGRAM_BYTES_MAX,
+    DATAGRAM_BYTES_MIN,
+    PACKET_BYTES_MAX,
+    PLAIN_CONTENTS_MAX,
+    PROCESSORS_MAX,
+    REQUESTS_MAX,
+)
 
-DATAGRAM_MAX = 65_507
-"""What UDP over IPv4 takes."""
+SEGMENT_BYTES_LEAST = DATAGRAM_BYTES_MIN
+DATAGRAM_MAX = DATAGRAM_BYTES_MAX
 
 
 def setting(default: int, meaning: str, least: int = 1, most: int = 2**62) -> int:
@@ -27,20 +34,34 @@ class RingConfig:
         default=RingKind.CLASSIC, metadata={"meaning": "classic, or accelerated (docs/accelerated.md)"}
     )
 
-    token_loss_us: int = setting(100_000, "no token for so long: the ring is gone (TOKEN_TMO)")
+    token_loss_us: int = setting(80_000, "no token for so long: the ring is gone (TOKEN_TMO)")
     token_retransmission_us: int = setting(
-        30_000, "no sign of the token after passing it on: pass it again (MAX_TKN_RETRANS)"
+        20_000, "no sign of the token after passing it on: pass it again (MAX_TKN_RETRANS)"
     )
-    join_us: int = setting(15_000, "how often a Join is broadcast again in Gather (JOIN_TMO)")
-    consensus_us: int = setting(75_000, "how long Gather waits for agreement (CONSENSUS_TMO)")
+    join_us: int = setting(10_000, "how often a Join is broadcast again in Gather (JOIN_TMO)")
+    consensus_us: int = setting(50_000, "how long Gather waits for agreement (CONSENSUS_TMO)")
+    timeout_stretch_max_percent: int = setting(
+        1_000,
+        "how far a slow ring stretches the four timeouts above; 100: they stay as they are set",
+        least=100,
+        most=100_000,
+    )
     null_us: int = setting(250_000, "how often a quiet processor shows itself (NULL_PERIODIC_TMO)")
-    idle_hold_us: int = setting(15_000, "how long an idle ring's leader holds the token (MAX_DELAY_PROC)")
+    idle_hold_us: int = setting(
+        10_000, "how long an idle ring's token rests with the last to send (MAX_DELAY_PROC)"
+    )
     idle_rounds: int = setting(
-        10, "rotations without traffic before the token slows (MAX_FAST_ROUNDS)", least=3
+        3, "rotations without traffic before the token rests (MAX_FAST_ROUNDS)", least=3
     )
     leave_us: int = setting(2_000_000, "how long a leaving processor tries to see its messages delivered")
     fail_to_receive_rounds: int = setting(
         50, "rotations with an unchanged aru before its setter is expelled (FAIL_RCV_LIMIT)", least=2
+    )
+    laggard_us: int = setting(
+        2_000_000, "how long one may be behind by an eighth of window_packets before it is expelled"
+    )
+    readmission_us: int = setting(
+        10_000_000, "how long an expelled laggard is no reason to form a new ring", least=0
     )
 
     window_packets: int = setting(50, "packets that all may send in a rotation (WINDOW_SIZE)")
@@ -58,7 +79,12 @@ class RingConfig:
     packet_bytes_max: int = setting(
         60_000, "contents of one packet, at most", least=64, most=PLAIN_CONTENTS_MAX
     )
-    segment_bytes: int = setting(1_400, "a datagram, header included, at most", least=128, most=DATAGRAM_MAX)
+    segment_bytes: int = setting(
+        1_400,
+        "a datagram, header included, at most",
+        least=SEGMENT_BYTES_LEAST,
+        most=DATAGRAM_MAX,
+    )
     reassembly_bytes_max: int = setting(
         8_000_000, "memory for packets that have arrived in part", least=PACKET_BYTES_MAX
     )

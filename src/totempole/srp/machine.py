@@ -94,6 +94,10 @@ class Machine(Membership):
 
     def expire(self, timer: Timer) -> None:
         self._output.expired(timer)
+        if timer is Timer.TOKEN_LOSS and not self._token_loss.ran_out():
+            return
+        if timer is Timer.TOKEN_RETRANSMISSION and not self._token_retransmission.ran_out():
+            return
         TIMER_TABLE[EVENT_OF_TIMER[timer]][self.state](self)
 
     def leave(self) -> None:
@@ -126,6 +130,9 @@ class Machine(Membership):
             self._leave_if_done()
 
     def _on_token_loss_in_operational(self) -> None:
+        if self.installed.laggard == self._me:
+            # The others have probably gone on without this processor.
+            self._bar_laggard((self._me,))
         self._abandon("token loss")
 
     # Recover (figures 4.11 to 4.13)
@@ -214,6 +221,7 @@ class Machine(Membership):
         self._promise = frozenset()
         self._ordering.last_originated = 0
         self._gathering = Gathering(self._me, new.members, self._config.members_max)
+        self._limit_segments(new)
         self._enter(State.OPERATIONAL, "ring installed")
         self._ordering.deliver(new)
 

@@ -11,27 +11,38 @@ Deviations:
   for it at the second: all members write at the same time, not one after the other while the token waits;
 - a Commit token that comes after the Token Loss timeout in Gather is still taken, unless a Join of one of its
   members shows that the ring has been given up; the paper discards it unseen;
+- a processor waits after each Join before it broadcasts the next, an eighth of the join timeout at first and
+  twice as long each time; what it learns meanwhile goes out together. The paper broadcasts a Join at every
+  change, so that n processors that start together send n * n of them and drown in them;
+- what a processor says that was expelled as a laggard is for some time no reason to form a new ring
+  (docs/decisions/0008-laggards.md);
+- a Join tells the largest datagram that its sender can take, and a ring's packets are cut for its members;
 - Join timeouts do not occur in Commit (figure 4.9 cancels them; figure 4.10 handles them).
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Collection
 from typing import Any
 
-from totempole.effects import Stopped
+from totempole.effects import Heard, Stopped
 from totempole.srp.config import RingConfig
 from totempole.srp.gathering import Absorbed, Consensus, Gathering
-from totempole.srp.ordering import Ordering
+from totempole.srp.ordering import LAGGARD, Blame, Ordering
 from totempole.srp.output import Output
 from totempole.srp.passing import RING_SEQ_STEP, TokenPassing
 from totempole.srp.ring import Ring
 from totempole.srp.states import State, Timer
+from totempole.srp.timeouts import NEVER
 from totempole.types import NO_RING, ProcessorId, RingId
 from totempole.wire.packets import CommitEntry, CommitToken, Join, Leave, NullMessage, Packet, RegularMessage
 
 REMEMBERED_MAX = 4_096
 """Processors outside the ring that one remembers anything about; the oldest are forgotten first."""
+
+JOINS_PER_TIMEOUT = 8
+"""How often a Join may be broadcast in a join timeout, at the beginning of Gather."""
 
 
 def _forget_oldest(memory: dict[ProcessorId, Any]) -> None:
@@ -62,6 +73,19 @@ class Membership(TokenPassing):
         self._held_commit_token: CommitToken | None = None
         self._counter = 0
         self._joins_seen: dict[ProcessorId, tuple[int, int]] = {}
+        self._joined_us = -NEVER
+        """When this processor last broadcast a Join."""
+        self._join_gap_us = 0
+        """How long it waits after that one."""
+        self._join_is_due = False
+        """A Join is held back that would say something new."""
+        self._segment_bytes: dict[ProcessorId, int] = {}
+        """The largest datagram that others can take, as they say."""
+        self._barred_until_us: dict[ProcessorId, int] = {}
+        """Laggards that have been expelled."""
+        self._shunned_by: frozenset[ProcessorId] = frozenset()
+        """Those who have expelled this one."""
+        self._shunned_until_us = 0
         self._refused: dict[ProcessorId, frozenset[ProcessorId]] = {}
         """Who did not fit on the ring, and in which company."""
 
@@ -75,7 +99,13 @@ class Membership(TokenPassing):
         """Somebody else is out there. If it is recovering, it is not to be disturbed."""
         recovering = isinstance(message, RegularMessage) and message.recovered
         company = self._refused.get(message.sender, ())
-        if recovering or not self._gathering.fits(company) or not self._gathering.add(message.sender):
+        if (
+            recovering
+            or self._is_barred(message.sender)
+            or self._is_shunned_by(message.sender)
+            or not self._gathering.fits(company)
+            or not self._gathering.add(message.sender)
+        ):
             self._output.drop("foreign message")
             return
         if isinstance(message, NullMessage) and self.state is State.OPERATIONAL:
@@ -88,10 +118,32 @@ class Membership(TokenPassing):
         self._refused[processor] = company
         _forget_oldest(self._refused)
 
-    def _expel(self, processor: ProcessorId) -> None:
-        self._output.branch("failure to receive")
-        self._gathering.fail(processor)
-        self._abandon("failure to receive")
+    def _expel(self, blame: Blame) -> None:
+        self._output.branch(blame.reason)
+        self._gathering.fail(blame.processor)
+        if blame.reason == LAGGARD:
+            self._bar_laggard(self._gathering.fail_set)
+        self._abandon(blame.reason)
+
+    def _bar_laggard(self, expelled: Collection[ProcessorId]) -> None:
+        """Whoever saw the processor lag does not want it back at once, and it knows that by itself."""
+        ring = self._token_ring
+        until_us = self._output.now_us + self._config.readmission_us
+        if ring.notorious == self._me and self._me in expelled:
+            self._shunned_by, self._shunned_until_us = frozenset(ring.members), until_us
+        elif ring.notorious in expelled:
+            self._barred_until_us[ring.notorious] = until_us
+            _forget_oldest(self._barred_until_us)
+
+    def _is_barred(self, processor: ProcessorId) -> bool:
+        barred = self._output.now_us < self._barred_until_us.get(processor, 0)
+        if barred:
+            self._output.branch("laggard not taken back yet")
+        return barred
+
+    def _is_shunned_by(self, processor: ProcessorId) -> bool:
+        """It is of no use to knock. If they want this processor back, they will send a Join."""
+        return processor in self._shunned_by and self._output.now_us < self._shunned_until_us
 
     def _on_leave(self, leave: Leave, _data: bytes) -> None:
         stale = leave.ring_id.seq < self.installed.ring_id.seq
@@ -117,11 +169,14 @@ class Membership(TokenPassing):
     def _shift_to_gather(self, reason: str) -> None:
         self._forget_token()
         self._consensus = None
+        if self.state is not State.GATHER:
+            self._join_gap_us = self._timeouts.join_us // JOINS_PER_TIMEOUT
         self._enter(State.GATHER, reason)
-        for timer in (Timer.TOKEN_LOSS, Timer.TOKEN_RETRANSMISSION, Timer.HOLD):
-            self._output.cancel_timer(timer)
-        self._broadcast_join()
-        self._output.set_timer(Timer.CONSENSUS, self._config.consensus_us)
+        self._token_loss.cancel()
+        self._token_retransmission.cancel()
+        self._output.cancel_timer(Timer.HOLD)
+        self._broadcast_join_when_due()
+        self._output.set_timer(Timer.CONSENSUS, self._timeouts.consensus_us)
         self._try_to_form()
 
     def _forget_token(self) -> None:
@@ -133,9 +188,22 @@ class Membership(TokenPassing):
         self._held_commit_token = None
         self._ticket = 0
 
+    def _broadcast_join_when_due(self) -> None:
+        """At once, or when the last one is old enough: by then there may be more to say."""
+        wait_us = self._joined_us + self._join_gap_us - self._output.now_us
+        if wait_us <= 0:
+            self._broadcast_join()
+        elif not self._join_is_due:
+            self._output.branch("join held back")
+            self._join_is_due = True
+            self._output.set_timer(Timer.JOIN, wait_us)
+
     def _broadcast_join(self) -> None:
         self._multicast(self._new_join())
-        self._output.set_timer(Timer.JOIN, self._config.join_us)
+        self._join_is_due = False
+        self._joined_us = self._output.now_us
+        self._join_gap_us = min(2 * self._join_gap_us, self._timeouts.join_us)
+        self._output.set_timer(Timer.JOIN, self._timeouts.join_us)
 
     def _new_join(self) -> Join:
         self._counter += 1
@@ -149,6 +217,7 @@ class Membership(TokenPassing):
             proc_set=proc_set,
             fail_set=fail_set,
             rotation_count=self._rotation_count,
+            segment_bytes=self._output.segment_bytes,
         )
 
     def _is_fresh(self, join: Join) -> bool:
@@ -158,11 +227,21 @@ class Membership(TokenPassing):
             return False
         self._joins_seen[join.sender] = stamp
         _forget_oldest(self._joins_seen)
+        self._segment_bytes[join.sender] = join.segment_bytes
+        _forget_oldest(self._segment_bytes)
+        self._output.add(Heard(join.sender))
         return True
+
+    def _limit_segments(self, ring: Ring) -> None:
+        """Packets are cut for the member that can take least."""
+        told = [self._segment_bytes[q] for q in ring.members if q in self._segment_bytes]
+        self._output.limit_segments(min(told, default=self._output.segment_bytes))
 
     def _absorb(self, join: Join) -> Absorbed:
         if not self._gathering.fits(join.proc_set):
             self._refuse(join.sender, join.proc_set)
+        if join.sender in self.installed.members:
+            self._bar_laggard(join.fail_set)
         before = set(self._gathering.fail_set)
         absorbed = self._gathering.absorb(join)
         suspects = self._gathering.fail_set - before
@@ -175,7 +254,9 @@ class Membership(TokenPassing):
             return
         expelled = self._me in join.fail_set
         late = join.sender in self._gathering.proc_set and join.ring_seq < self.ring_id.seq
-        if expelled or late:
+        if expelled and join.sender in self.installed.members:
+            self._bar_laggard(join.fail_set)
+        if expelled or late or self._is_barred(join.sender):
             self._output.drop("join that does not concern us")
             return
         if not self._gathering.fits(join.proc_set):
@@ -219,6 +300,9 @@ class Membership(TokenPassing):
             gathering.fail_the_weakest(self._rotation_count)
             self._shift_to_gather("same membership twice")
             return
+        if self._join_is_due:
+            # The others need to hear that this processor agrees, too.
+            self._broadcast_join()
         self._consensus = gathering.sets
         self._rotation_count = 0
         self._output.cancel_timer(Timer.CONSENSUS)
@@ -276,6 +360,8 @@ class Membership(TokenPassing):
         self.ring_id = token.ring_id
         self.future_ring_seq = max(self.future_ring_seq, token.ring_id.seq)
         self.forming = Ring(token.ring_id, members, self._me, self._config)
+        self._limit_segments(self.forming)
+        self._timeouts.new_ring()
         self._ordering.clock.witness(token.timestamp)
         self._rotation_count = 1
         self._gathering.forget_joins()
@@ -286,6 +372,7 @@ class Membership(TokenPassing):
         self._my_entry = mine = self._new_entry()
         entries = tuple(mine if entry.processor == self._me else entry for entry in token.memb_list)
         self._pass_commit_token(token._replace(memb_list=entries))
+        self._timeouts.token_left(self._output.now_us)
 
     def _new_entry(self) -> CommitEntry:
         old = self.installed
@@ -312,7 +399,7 @@ class Membership(TokenPassing):
                 memb_index=index,
             ),
         )
-        self._output.set_timer(Timer.TOKEN_RETRANSMISSION, self._config.token_retransmission_us)
+        self._token_retransmission.set(self._timeouts.token_retransmission_us)
         self._reset_token_loss()
 
     def _on_commit_token_in_commit(self, token: CommitToken, _data: bytes) -> None:
@@ -321,6 +408,7 @@ class Membership(TokenPassing):
         if not self._is_current(token, self.forming):
             return
         self.forming.my_token_seq = token.token_seq + 1
+        self._timeouts.token_came(self._output.now_us)
         self._ordering.clock.witness(token.timestamp)
         if self._ticket:
             self._held_commit_token = token

@@ -5,6 +5,8 @@ Deviations:
   discarded, so nothing should be numbered by it;
 - the retransmission timer is stopped only by a message with a higher sequence number than the forwarded
   token's, which alone proves that somebody held the token since;
+- a processor that receives, but too slowly, is expelled too (docs/decisions/0008-laggards.md): the paper's
+  rule sees only an aru that stands still;
 - the accelerated ring (docs/accelerated.md): up to `accelerated_window` packets follow the token instead of
   preceding it, and packets are asked for only up to the seq that this processor last sent.
 """
@@ -22,6 +24,9 @@ from totempole.srp.ring import Held, Holes, Ring
 from totempole.srp.timestamps import TimestampClock
 from totempole.types import NO_PROCESSOR, MessageId, ProcessorId, RingKind, Service
 from totempole.wire.packets import RegularMessage, RegularToken, RetransmissionRequest
+
+LAG_PARTS = 8
+"""One lags that misses more than this part of a window a rotation after it was sent."""
 
 REACH = 4
 """Members may be set to different `outstanding_packets_max`, but not that different."""
@@ -44,6 +49,17 @@ class Sent(NamedTuple):
     """Requests that were not met."""
     retransmitted: int
     bytes: int
+
+
+FAILURE_TO_RECEIVE = "failure to receive"
+LAGGARD = "laggard expelled"
+
+
+class Blame(NamedTuple):
+    """A processor that the others are better off without."""
+
+    processor: ProcessorId
+    reason: str
 
 
 NOTHING = Sent([], [], [], 0, 0)
@@ -208,7 +224,7 @@ class Ordering:
             self._trace_origination(message)
             new.append(self._keep(ring, message))
         if new:
-            self.last_originated = seq + len(new)
+            self.last_originated = ring.last_numbered = seq + len(new)
         return new
 
     def _regular_message(
@@ -241,6 +257,7 @@ class Ordering:
             submission = Submission(0, Service.AGREED, old.data, ())
             message = self._regular_message(ring, seq + 1 + len(new), submission, after_token=False)
             new.append(self._keep(ring, message._replace(recovered=True)))
+            ring.last_numbered = message.seq
         return new
 
     def _keep(self, ring: Ring, message: RegularMessage) -> Held:
@@ -291,12 +308,27 @@ class Ordering:
         if ring.released < ring.safe_up_to:
             ring.release()
 
-    def is_blamed(self, ring: Ring, token: RegularToken) -> ProcessorId:
-        """Figure 4.4: whom this visit finds to have failed to receive, if anyone."""
+    def _laggard(self, ring: Ring, token: RegularToken) -> ProcessorId:
+        """Who missed much, as the token comes, of what was there a rotation before it told its aru.
+
+        Less may still be under way: on the accelerated ring it often is, and nobody's fault.
+        """
+        behind = ring.previous_sent_seq - token.aru
+        return token.aru_id if behind > self._config.window_packets // LAG_PARTS else NO_PROCESSOR
+
+    def blame(self, ring: Ring, token: RegularToken) -> Blame | None:
+        """Whom this visit finds to have failed to receive (figure 4.4), or to have lagged for too long."""
         if token.aru_id == NO_PROCESSOR and ring.my_aru >= token.seq:
             ring.aru_count = 0
-            return NO_PROCESSOR
+            if ring.laggard != NO_PROCESSOR:
+                ring.note_lag(NO_PROCESSOR, self._output.now_us, self._config.laggard_us)
+            return None
+        config = self._config
         aru, aru_id = ring.updated_aru(token.aru, token.aru_id, token.seq, self.me)
         rounds = ring.note_failure_to_receive(aru, aru_id)
-        blamed = rounds > self._config.fail_to_receive_rounds and aru_id != self.me
-        return aru_id if blamed else NO_PROCESSOR
+        lag_us = ring.note_lag(self._laggard(ring, token), self._output.now_us, config.laggard_us)
+        if aru_id in (self.me, NO_PROCESSOR):
+            return None
+        if rounds > config.fail_to_receive_rounds:
+            return Blame(aru_id, FAILURE_TO_RECEIVE)
+        return Blame(aru_id, LAGGARD) if lag_us >= config.laggard_us and aru_id == ring.laggard else None

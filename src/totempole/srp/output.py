@@ -17,6 +17,7 @@ from totempole.effects import (
     Transmit,
 )
 from totempole.segment import Cutter
+from totempole.srp.config import SEGMENT_BYTES_LEAST
 from totempole.srp.ring import Held
 from totempole.srp.states import Timer
 from totempole.types import (
@@ -41,6 +42,9 @@ class Output:
         """The configuration last installed."""
         self._codec = codec
         self._cutter = cutter
+        self.segment_bytes = cutter.segment_bytes
+        """The largest datagram that this processor can take."""
+        self._ring_segment_bytes = cutter.segment_bytes
         self._trace_kinds = trace_kinds
         self.traces_token = "token" in trace_kinds
         self.traces_receive = "receive" in trace_kinds
@@ -64,29 +68,43 @@ class Output:
 
     def multicast(self, packet: Packet, data: bytes) -> None:
         self.last_multicast_us = self.now_us
-        datagrams = self._cutter.cut_packet(packet, data)
-        self._effects.append(Transmit(None, Channel.DATA, datagrams, packet))
+        bursts = self._cutter.cut_packet(packet, data)
+        self._effects.append(Transmit(None, Channel.DATA, bursts, packet))
 
     def retransmit(self, held: Held, ranges: tuple[ByteRange, ...]) -> int:
         """Sends the original bytes again, whole or in part; gives the number of bytes."""
-        datagrams = self._cutter.cut_ranges(held.message, held.data, ranges)
-        self._effects.append(Transmit(None, Channel.DATA, datagrams, held.message))
-        sent = sum(map(len, datagrams))
+        bursts = self._cutter.cut_ranges(held.message, held.data, ranges)
+        self._effects.append(Transmit(None, Channel.DATA, bursts, held.message))
+        sent = sum([len(burst.data) for burst in bursts])
         if self.traces("retransmit"):
             message = held.message
             self.trace("retransmit", ring=str(message.ring_id), seq=message.seq, bytes=sent)
         return sent
 
     def send(self, to: ProcessorId, packet: Packet) -> None:
-        datagrams = self._cutter.cut_packet(packet, self._codec.encode(packet))
-        self._effects.append(Transmit(to, Channel.DATA, datagrams, packet))
+        bursts = self._cutter.cut_packet(packet, self._codec.encode(packet))
+        self._effects.append(Transmit(to, Channel.DATA, bursts, packet))
 
     def pass_token(self, to: ProcessorId, token: RegularToken | CommitToken) -> Transmit:
         """Gives the transmission back, to be repeated as it is if the token is lost."""
-        datagrams = self._cutter.cut_packet(token, self._codec.encode(token))
-        transmit = Transmit(to, Channel.TOKEN, datagrams, token)
+        bursts = self._cutter.cut_packet(token, self._codec.encode(token))
+        transmit = Transmit(to, Channel.TOKEN, bursts, token)
         self._effects.append(transmit)
         return transmit
+
+    def limit_segments(self, least: int) -> None:
+        """Cuts for the member of the ring that can take least."""
+        self._ring_segment_bytes = least
+        self._cut_for_all()
+
+    def limit_own_segments(self, most: int) -> None:
+        """The path has refused larger datagrams."""
+        self.segment_bytes = max(SEGMENT_BYTES_LEAST, most)
+        self._cut_for_all()
+
+    def _cut_for_all(self) -> None:
+        fits = min(self.segment_bytes, self._ring_segment_bytes)
+        self._cutter.segment_bytes = max(SEGMENT_BYTES_LEAST, fits)
 
     # Timers and stable storage
 

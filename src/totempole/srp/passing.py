@@ -2,8 +2,8 @@
 
 Who is on the ring is none of its business; `membership` and `machine` build on it.
 
-Deviation: an idle ring's token rests with the leader, not a little with everyone as in appendix A, until it
-is woken or the hold timeout runs out.
+Deviation: an idle ring's token rests with the processor that broadcast last, not a little with everyone as in
+appendix A, until it is woken or the hold timeout runs out. A lone sender then has the token at hand.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from abc import ABC, abstractmethod
 
 from totempole.effects import Transmit
 from totempole.srp.config import RingConfig
-from totempole.srp.ordering import Ordering
+from totempole.srp.ordering import Blame, Ordering
 from totempole.srp.output import Output
 from totempole.srp.recovery import Recovery
 from totempole.srp.ring import Held, Ring
 from totempole.srp.states import State, Timer
-from totempole.types import NO_PROCESSOR, ProcessorId, RingId
+from totempole.srp.timeouts import LazyTimer, Timeouts
+from totempole.types import ProcessorId, RingId
 from totempole.wire.packets import NullMessage, Packet, RegularMessage, RegularToken, Wake
 
 RING_SEQ_STEP = 4
@@ -42,6 +43,9 @@ class TokenPassing(ABC):
         self._config = config
         self._ordering = ordering
         self._output = output
+        self._timeouts = Timeouts(config, output)
+        self._token_loss = LazyTimer(Timer.TOKEN_LOSS, output)
+        self._token_retransmission = LazyTimer(Timer.TOKEN_RETRANSMISSION, output)
 
         self.state = State.STARTING
         self.ring_id = RingId(ring_seq + RING_SEQ_STEP, me)
@@ -61,8 +65,8 @@ class TokenPassing(ABC):
         self._leaving = False
 
     @abstractmethod
-    def _expel(self, processor: ProcessorId) -> None:
-        """The processor has failed to receive for too long; the token is discarded."""
+    def _expel(self, blame: Blame) -> None:
+        """The others cannot wait for this processor any longer; the token is discarded."""
 
     @abstractmethod
     def _after_visit(self, ring: Ring) -> None:
@@ -75,7 +79,9 @@ class TokenPassing(ABC):
         if self._held_token is not None:
             self._release_resting_token()
         elif len(self._ordering.queue) == 1 and self.installed.idle_rounds >= self._config.idle_rounds:
-            self._output.send(self.installed.leader, Wake(self._me, self._incarnation, self.ring_id))
+            # Whoever holds the token lets it go, and nobody else need say so again.
+            self.installed.idle_rounds = 0
+            self._multicast(Wake(self._me, self._incarnation, self.ring_id))
 
     def _persist(self) -> int:
         return self._output.persist(
@@ -107,6 +113,7 @@ class TokenPassing(ABC):
             self._output.branch("redundant token")
             return
         ring.my_token_seq = token.token_seq + 1
+        self._timeouts.token_came(self._output.now_us)
         self._held_token = token
         self._ordering.clock.witness(token.timestamp)
         if self._must_wait_for_clock():
@@ -118,7 +125,7 @@ class TokenPassing(ABC):
             self._visit_held_token()
 
     def _note_token_is_held(self) -> None:
-        self._output.cancel_timer(Timer.TOKEN_RETRANSMISSION)
+        self._token_retransmission.cancel()
         self._reset_token_loss()
 
     def _must_wait_for_clock(self) -> bool:
@@ -138,10 +145,10 @@ class TokenPassing(ABC):
         return self.installed if self.forming is None else self.forming
 
     def _may_rest(self, ring: Ring, token: RegularToken) -> bool:
-        """An idle ring's token waits with the leader."""
+        """An idle ring's token waits with the last to send."""
         return (
             ring.idle_rounds >= self._config.idle_rounds
-            and ring.leader == self._me
+            and ring.rests_here(token.seq, self._me)
             and self.state is State.OPERATIONAL
             and token.seq == token.aru == ring.last_sent_seq
             and not token.rtr
@@ -158,30 +165,34 @@ class TokenPassing(ABC):
         token, self._held_token = self._held_token, None
         assert token is not None
         ring = self._token_ring
-        blamed = self._ordering.is_blamed(ring, token)
-        if blamed != NO_PROCESSOR:
-            self._expel(blamed)
+        blame = self._ordering.blame(ring, token)
+        if blame is not None:
+            self._expel(blame)
             return
         self._rotation_count += 1
         self._passed = self._ordering.visit(ring, token, self._recovery)
-        self._output.set_timer(Timer.TOKEN_RETRANSMISSION, self._config.token_retransmission_us)
+        may_rest = ring.idle_rounds >= self._config.idle_rounds
+        self._timeouts.token_left(self._output.now_us, may_rest)
+        self._token_retransmission.set(self._timeouts.token_retransmission_us)
         self._reset_token_loss()
         self._after_visit(ring)
 
     def _reset_token_loss(self) -> None:
-        self._output.set_timer(Timer.TOKEN_LOSS, self._config.token_loss_us)
+        self._token_loss.set(self._timeouts.token_loss_us)
 
     def _retransmit_token(self) -> None:
         if self._passed is not None:
             self._output.branch("token retransmitted")
             self._output.add(self._passed)
-            self._output.set_timer(Timer.TOKEN_RETRANSMISSION, self._config.token_retransmission_us)
+            self._token_retransmission.set(self._timeouts.token_retransmission_us)
 
     def _on_wake(self, wake: Wake, _data: bytes) -> None:
         if wake.ring_id == self.installed.ring_id:
             # Whether the token is here or still on its way.
             self.installed.idle_rounds = 0
-            self._release_resting_token()
+            if self._held_token is not None:
+                self._output.branch("idle ring woken")
+                self._release_resting_token()
 
     # Messages
 
@@ -203,7 +214,7 @@ class TokenPassing(ABC):
     def _note_token_is_alive(self, ring: Ring, message: RegularMessage) -> None:
         """Somebody numbered a message after this processor passed the token on: it was not lost."""
         if message.seq > ring.last_sent_seq and self.state in (State.OPERATIONAL, State.RECOVER):
-            self._output.cancel_timer(Timer.TOKEN_RETRANSMISSION)
+            self._token_retransmission.cancel()
             if self._held_token is None:
                 self._reset_token_loss()
 

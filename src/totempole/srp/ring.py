@@ -15,6 +15,12 @@ from totempole.types import NO_PROCESSOR, ByteRange, ProcessorId, RingId, Servic
 from totempole.wire.layout import RANGES_PER_REQUEST_MAX
 from totempole.wire.packets import RegularMessage, RetransmissionRequest
 
+KEPT_UP_VISITS = 2
+"""At so many visits in succession one must keep up with the others, to lag no longer."""
+
+NOTORIOUS_PARTS = 4
+"""One that lags for this part of the allowed time is known for it, if another member expels it."""
+
 Holes = Callable[[RingId, int], tuple[ByteRange, ...]]
 """Which byte ranges of a packet are missing, when part of it is here; nothing when all of it is missing."""
 
@@ -34,13 +40,19 @@ class Ring:
         "delivered",
         "flow",
         "idle_rounds",
+        "kept_up",
+        "laggard",
+        "lagging_since_us",
         "last_aru_seen",
+        "last_numbered",
         "last_sent_seq",
         "members",
         "messages",
         "my_aru",
         "my_token_seq",
+        "notorious",
         "predecessor",
+        "previous_sent_seq",
         "released",
         "ring_id",
         "safe_up_to",
@@ -68,7 +80,18 @@ class Ring:
         """The aru when this processor last forwarded the token."""
         self.last_sent_seq = 0
         """The seq when this processor last forwarded the token."""
+        self.previous_sent_seq = 0
+        """The seq when it forwarded the token the time before."""
+        self.last_numbered = 0
+        """The seq of the last message that this processor broadcast on the ring, new or rebroadcast."""
         self.aru_count = 0
+        self.laggard = NO_PROCESSOR
+        """Who holds the others back, and since when."""
+        self.lagging_since_us = 0
+        self.kept_up = 0
+        """Visits since then, one after the other, at which it did not."""
+        self.notorious = NO_PROCESSOR
+        """Who last did so for a good part of the time that is allowed."""
         self.idle_rounds = 0
         self.token_first = False
         self.flow = FlowControl(config, len(members))
@@ -120,6 +143,29 @@ class Ring:
             self.aru_count = 0
         return self.aru_count
 
+    def note_lag(self, laggard: ProcessorId, now_us: int, limit_us: int) -> int:
+        """Who holds the others back at this visit, if anyone; gives for how long it has."""
+        if laggard == self.laggard:
+            self.kept_up = 0
+        elif self.laggard == NO_PROCESSOR or self.kept_up + 1 == KEPT_UP_VISITS:
+            self.laggard = laggard
+            self.lagging_since_us = now_us
+            self.kept_up = 0
+        else:
+            # By luck, perhaps.
+            self.kept_up += 1
+            return 0
+        if laggard == NO_PROCESSOR:
+            return 0
+        lag_us = now_us - self.lagging_since_us
+        if NOTORIOUS_PARTS * lag_us >= limit_us:
+            self.notorious = laggard
+        return lag_us
+
+    def rests_here(self, seq: int, me: ProcessorId) -> bool:
+        """Whether an idle token with this seq waits here: with the last to send, or else with the leader."""
+        return self.last_numbered == seq if seq else self.leader == me
+
     def forwarded(self, seq: int, aru: int) -> bool:
         """Remembers what the token said when it left; true if more messages became safe by it.
 
@@ -127,6 +173,7 @@ class Ring:
         """
         safe = min(aru, self.last_aru_seen)
         self.last_aru_seen = aru
+        self.previous_sent_seq = self.last_sent_seq
         self.last_sent_seq = seq
         if safe <= self.safe_up_to:
             return False

@@ -5,6 +5,9 @@ ring kind, key, type), is it all there and no more (truncated, oversized), is it
 mean anything (malformed). The check covers all but the contents:
 docs/decisions/0002-what-the-checksum-covers.md.
 
+With a seal, packets without one are refused (unsealed), and what follows the key is asked only of packets
+that the seal vouches for (seal): docs/decisions/0009-the-seal.md.
+
 Messages and tokens are the ring's hot packets: for them `tuple.__new__` makes the named tuples, at a third
 of the cost of calling their classes.
 """
@@ -14,7 +17,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from itertools import chain, islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from totempole.errors import CodecError, ConfigurationError
@@ -67,11 +70,23 @@ from totempole.wire.soundness import (
     token_is_sound,
 )
 
+if TYPE_CHECKING:
+    from totempole.wire.seal import Seal  # else whoever needs no seal would wait for `cryptography` to load
+
 _Written = tuple[int, bytes, bytes]
 """Flags, protocol fields, contents."""
 
 _Head = tuple[int, int, int, int]
-"""Flags, sender, incarnation, check."""
+"""Flags, sender, incarnation, check (or VOUCHED)."""
+
+VOUCHED = -1
+"""Stands for the check of a packet whose seal was whole, which says more than any check."""
+
+_NO_CHECK = bytes(CHECK_BYTES)
+"""The check of a sealed packet, in its header."""
+
+_Reader = Callable[[bytes, int, _Head], Packet]
+"""Takes bytes, where in them the protocol fields start, and what the header says."""
 
 _new = tuple.__new__
 _FIELDS = HEADER.size
@@ -92,30 +107,40 @@ _GATEWAY, _FILLED = int(EntryFlag.GATEWAY), int(EntryFlag.FILLED)
 class Codec:
     """Encodes and decodes the packets of one cluster and one ring kind.
 
-    Both directions are pure functions. A multicast reaches many receivers of one simulation, so `decode`
-    remembers its latest messages; packets are immutable and may be shared.
+    Without a seal, both directions are pure functions. A multicast reaches many receivers of one simulation,
+    so `decode` remembers its latest messages; packets are immutable and may be shared.
+
+    With one, the codec is its sender's own, and each encoding differs from all before. Nothing is remembered:
+    who opened a packet yesterday may not have its key today.
     """
 
-    __slots__ = ("_cluster_id", "_recent", "_ring_kind")
+    __slots__ = ("_cluster_id", "_recent", "_ring_kind", "_seal")
 
-    def __init__(self, cluster_id: int, ring_kind: RingKind) -> None:
+    def __init__(self, cluster_id: int, ring_kind: RingKind, seal: Seal | None = None) -> None:
         if not 0 <= cluster_id < 2**64:
             raise ConfigurationError(f"cluster_id = {cluster_id}: give a number from 0 to 2**64 - 1")
         self._cluster_id = cluster_id
         self._ring_kind = int(ring_kind)
+        self._seal = seal
         self._recent: dict[bytes, tuple[bytes, Packet]] = {}
 
     def encode(self, packet: Packet) -> bytes:
         """The packet's bytes. What `decode` would refuse is not built, but raises ConfigurationError."""
         kind, write = _WRITERS[type(packet)]
+        seal = self._seal
+        key = UNSEALED if seal is None else seal.key_id
         try:
             flags, fields, contents = write(packet)
             head = HEAD.pack(
-                MAGIC, VERSION, kind, self._ring_kind, UNSEALED, flags, self._cluster_id, packet[0], packet[1]
+                MAGIC, VERSION, kind, self._ring_kind, key, flags, self._cluster_id, packet[0], packet[1]
             )
         except struct.error as error:
             raise ConfigurationError(f"{type(packet).__name__}: a number does not fit: {error}") from error
-        data = b"".join((head, crc32(fields, crc32(head)).to_bytes(CHECK_BYTES, "big"), fields, contents))
+        if seal is None:
+            check = crc32(fields, crc32(head)).to_bytes(CHECK_BYTES, "big")
+            data = b"".join((head, check, fields, contents))
+        else:
+            data = seal.close(head + _NO_CHECK, fields + contents)
         if len(data) > PACKET_BYTES_MAX:
             raise ConfigurationError(
                 f"{type(packet).__name__}: {len(data)} bytes; a packet has at most {PACKET_BYTES_MAX}"
@@ -126,7 +151,7 @@ class Codec:
         """The packet that these bytes are, or CodecError with one of the reasons named above."""
         # No copy of bytes; of a view a copy, which its owner cannot change under the memo.
         data = bytes(data)
-        if data[:_TYPE_STOP] != _MESSAGE_START:
+        if self._seal is not None or data[:_TYPE_STOP] != _MESSAGE_START:
             return self._read(data)
         key = data[:REGULAR_OVERHEAD]
         known = self._recent.get(key)
@@ -152,27 +177,32 @@ class Codec:
             raise CodecError("cluster")
         if ring_kind != self._ring_kind:
             raise CodecError("ring kind")
-        if key != UNSEALED:
+        start = _FIELDS
+        if self._seal is not None:
+            data, start = self._seal.open(key, data), 0
+            _accept(check == 0)
+            check = VOUCHED
+        elif key != UNSEALED:
             raise CodecError("key")
         read = _READERS.get(kind)
         if read is None:
             raise CodecError("type")
-        return read(data, (flags, sender, incarnation, check))
+        return read(data, start, (flags, sender, incarnation, check))
 
 
-def _verify(data: bytes, fields_stop: int, stop: int, check: int) -> None:
+def _verify(data: bytes, start: int, fields_stop: int, stop: int, check: int) -> None:
     """Checks the packet's length, then its check, which covers all fields but itself."""
     if len(data) != stop or stop > PACKET_BYTES_MAX:
         raise CodecError("truncated" if len(data) < stop else "oversized")
-    if crc32(data[_FIELDS:fields_stop], crc32(data[: HEAD.size])) != check:
+    if check != VOUCHED and crc32(data[start:fields_stop], crc32(data[: HEAD.size])) != check:
         raise CodecError("checksum")
 
 
-def _fixed(layout: struct.Struct, data: bytes) -> tuple[Any, ...]:
-    """The fixed fields, which stand behind the header."""
-    if len(data) < _FIELDS + layout.size:
+def _fixed(layout: struct.Struct, data: bytes, start: int) -> tuple[Any, ...]:
+    """The fixed fields, with which a packet's own begin."""
+    if len(data) < start + layout.size:
         raise CodecError("truncated")
-    return layout.unpack_from(data, _FIELDS)
+    return layout.unpack_from(data, start)
 
 
 def _limit(count: int, maximum: int) -> None:
@@ -228,9 +258,10 @@ def _write_message(message: RegularMessage) -> _Written:
     return (_AFTER_TOKEN if after_token else 0) | (_RECOVERED if recovered else 0), fields, contents
 
 
-def _read_message(data: bytes, head: _Head) -> RegularMessage:
+def _read_message(data: bytes, start: int, head: _Head) -> RegularMessage:
     flags, sender, incarnation, check = head
-    if len(data) < REGULAR_OVERHEAD:
+    groups_start = start + MESSAGE.size
+    if len(data) < groups_start:
         raise CodecError("truncated")
     (
         ring_seq,
@@ -244,11 +275,11 @@ def _read_message(data: bytes, head: _Head) -> RegularMessage:
         service_number,
         groups_count,
         length,
-    ) = MESSAGE.unpack_from(data, _FIELDS)
-    contents_start = REGULAR_OVERHEAD + GROUP_BYTES * groups_count
+    ) = MESSAGE.unpack_from(data, start)
+    contents_start = groups_start + GROUP_BYTES * groups_count
     if length > CONTENTS_MAX:
         raise CodecError("oversized")
-    _verify(data, contents_start, contents_start + length, check)
+    _verify(data, start, contents_start, contents_start + length, check)
     _accept(flags <= _AFTER_TOKEN | _RECOVERED)
     message = _new(
         RegularMessage,
@@ -262,7 +293,7 @@ def _read_message(data: bytes, head: _Head) -> RegularMessage:
             timestamp,
             src_sender,
             _new(RingId, (src_ring_seq, src_representative)),
-            struct.unpack_from(f">{groups_count}Q", data, REGULAR_OVERHEAD) if groups_count else (),
+            struct.unpack_from(f">{groups_count}Q", data, groups_start) if groups_count else (),
             flags & _AFTER_TOKEN != 0,
             flags & _RECOVERED != 0,
             data[contents_start:],
@@ -301,9 +332,10 @@ def _pack_requests(rtr: tuple[RetransmissionRequest, ...]) -> tuple[int, bytes]:
     return len(ends) // 2, struct.pack(layout, *seqs, *counts, *ends)
 
 
-def _read_token(data: bytes, head: _Head) -> RegularToken:
+def _read_token(data: bytes, start: int, head: _Head) -> RegularToken:
     flags, sender, incarnation, check = head
-    if len(data) < _FIELDS + TOKEN.size:
+    requests_start = start + TOKEN.size
+    if len(data) < requests_start:
         raise CodecError("truncated")
     (
         ring_seq,
@@ -319,11 +351,11 @@ def _read_token(data: bytes, head: _Head) -> RegularToken:
         block_seq,
         requests,
         ranges,
-    ) = TOKEN.unpack_from(data, _FIELDS)
+    ) = TOKEN.unpack_from(data, start)
     if requests > REQUESTS_MAX or ranges > requests * RANGES_PER_REQUEST_MAX:
         raise CodecError("oversized")
-    stop = _FIELDS + TOKEN.size + REQUEST_BYTES * requests + RANGE_BYTES * ranges
-    _verify(data, stop, stop, check)
+    stop = requests_start + REQUEST_BYTES * requests + RANGE_BYTES * ranges
+    _verify(data, start, stop, stop, check)
     _accept(flags <= _RETRANS | _BLOCK)
     token = _new(
         RegularToken,
@@ -342,15 +374,17 @@ def _read_token(data: bytes, head: _Head) -> RegularToken:
             backlog,
             flags & _BLOCK != 0,
             block_seq,
-            _unpack_requests(data, requests, ranges) if requests else (),
+            _unpack_requests(data, requests_start, requests, ranges) if requests else (),
         ),
     )
     _accept(token_is_sound(token))
     return token
 
 
-def _unpack_requests(data: bytes, requests: int, ranges: int) -> tuple[RetransmissionRequest, ...]:
-    numbers = struct.unpack_from(f">{requests}Q{requests}B{2 * ranges}I", data, _FIELDS + TOKEN.size)
+def _unpack_requests(
+    data: bytes, start: int, requests: int, ranges: int
+) -> tuple[RetransmissionRequest, ...]:
+    numbers = struct.unpack_from(f">{requests}Q{requests}B{2 * ranges}I", data, start)
     seqs, counts, ends = numbers[:requests], numbers[requests : 2 * requests], numbers[2 * requests :]
     _accept(sum(counts) == ranges)
     if not ranges:
@@ -371,6 +405,7 @@ def _write_join(join: Join) -> _Written:
         join.ring_seq,
         join.future_ring_seq,
         join.rotation_count,
+        join.segment_bytes,
         len(join.proc_set),
         len(join.fail_set),
     )
@@ -378,17 +413,17 @@ def _write_join(join: Join) -> _Written:
     return 0, fixed + struct.pack(f">{len(names)}I", *names), b""
 
 
-def _read_join(data: bytes, head: _Head) -> Join:
+def _read_join(data: bytes, start: int, head: _Head) -> Join:
     flags, sender, incarnation, check = head
-    counter, ring_seq, future_ring_seq, rotation_count, procs, fails = _fixed(JOIN, data)
+    counter, ring_seq, future_ring_seq, rotations, segment_bytes, procs, fails = _fixed(JOIN, data, start)
     _limit(max(procs, fails), PROCESSORS_MAX)
-    start = _FIELDS + JOIN.size
-    stop = start + PROCESSOR_BYTES * (procs + fails)
-    _verify(data, stop, stop, check)
-    names = struct.unpack_from(f">{procs + fails}I", data, start)
+    names_start = start + JOIN.size
+    stop = names_start + PROCESSOR_BYTES * (procs + fails)
+    _verify(data, start, stop, stop, check)
+    names = struct.unpack_from(f">{procs + fails}I", data, names_start)
     _accept(flags == 0 and _ascends(names[:procs]) and _ascends(names[procs:]))
-    proc_set, fail_set = frozenset(names[:procs]), frozenset(names[procs:])
-    join = Join(sender, incarnation, counter, ring_seq, future_ring_seq, proc_set, fail_set, rotation_count)
+    sets = frozenset(names[:procs]), frozenset(names[procs:])
+    join = Join(sender, incarnation, counter, ring_seq, future_ring_seq, *sets, rotations, segment_bytes)
     _accept(join_is_sound(join))
     return join
 
@@ -425,23 +460,25 @@ def _pack_entry(entry: CommitEntry) -> bytes:
     )
 
 
-def _read_commit(data: bytes, head: _Head) -> CommitToken:
+def _read_commit(data: bytes, start: int, head: _Head) -> CommitToken:
     flags, sender, incarnation, check = head
-    counter, ring_seq, representative, token_seq, timestamp, memb_index, entries, names = _fixed(COMMIT, data)
+    counter, ring_seq, representative, token_seq, timestamp, memb_index, entries, names = _fixed(
+        COMMIT, data, start
+    )
     _limit(entries, PROCESSORS_MAX)
     _limit(names, PROCESSORS_MAX * entries)
-    stop = _FIELDS + COMMIT.size + ENTRY.size * entries + PROCESSOR_BYTES * names
-    _verify(data, stop, stop, check)
+    entries_start = start + COMMIT.size
+    stop = entries_start + ENTRY.size * entries + PROCESSOR_BYTES * names
+    _verify(data, start, stop, stop, check)
     _accept(flags == 0)
     ring_id = RingId(ring_seq, representative)
-    memb_list = _unpack_entries(data, entries, names)
+    memb_list = _unpack_entries(data, entries_start, entries, names)
     token = CommitToken(sender, incarnation, counter, ring_id, token_seq, timestamp, memb_index, memb_list)
     _accept(commit_is_sound(token))
     return token
 
 
-def _unpack_entries(data: bytes, entries: int, names: int) -> tuple[CommitEntry, ...]:
-    start = _FIELDS + COMMIT.size
+def _unpack_entries(data: bytes, start: int, entries: int, names: int) -> tuple[CommitEntry, ...]:
     stop = start + ENTRY.size * entries
     rows = list(ENTRY.iter_unpack(data[start:stop]))
     _accept(sum(count for *_, count, _ in rows) == names)
@@ -463,12 +500,12 @@ def _write_notice(notice: NullMessage | Leave | Wake) -> _Written:
     return 0, NOTICE.pack(*notice.ring_id), b""
 
 
-def _notice_reader(packet_class: type[NullMessage | Leave | Wake]) -> Callable[[bytes, _Head], Packet]:
-    def read(data: bytes, head: _Head) -> Packet:
+def _notice_reader(packet_class: type[NullMessage | Leave | Wake]) -> _Reader:
+    def read(data: bytes, start: int, head: _Head) -> Packet:
         flags, sender, incarnation, check = head
-        ring_seq, representative = _fixed(NOTICE, data)
-        stop = _FIELDS + NOTICE.size
-        _verify(data, stop, stop, check)
+        ring_seq, representative = _fixed(NOTICE, data, start)
+        stop = start + NOTICE.size
+        _verify(data, start, stop, stop, check)
         notice = packet_class(sender, incarnation, RingId(ring_seq, representative))
         _accept(flags == 0 and notice_is_sound(notice))
         return notice
@@ -487,7 +524,7 @@ _WRITERS: dict[type[Packet], tuple[int, Callable[[Any], _Written]]] = {
     Wake: (int(PacketType.WAKE), _write_notice),
 }
 
-_READERS: dict[int, Callable[[bytes, _Head], Packet]] = {
+_READERS: dict[int, _Reader] = {
     PacketType.MESSAGE: _read_message,
     PacketType.TOKEN: _read_token,
     PacketType.JOIN: _read_join,

@@ -11,12 +11,15 @@ known, and checked, before any list is read.
     Token      ring u64 u32, token_seq, seq, aru u64, aru_id u32, timestamp, retrans_round, bytes_round,
                backlog, block_seq u64, requests u16, ranges u16; then all seqs u64, the number of ranges
                of each u8, all ranges u32 u32
-    Join       counter, ring_seq, future_ring_seq, rotation_count u64, |proc_set| u16, |fail_set| u16;
-               then both sets, ascending, u32
+    Join       counter, ring_seq, future_ring_seq, rotation_count u64, segment_bytes u32, |proc_set| u16,
+               |fail_set| u16; then both sets, ascending, u32
     Commit     counter u64, ring u64 u32, token_seq u64, timestamp u64, memb_index u16, entries u16,
                names u32; then the entries, then the names of all deliver_memb u32
       entry    processor u32, old ring u64 u32, old_ring_aru u64, high_delivered u64, names u16, flags u8
     Null, Leave, Wake   ring u64 u32
+
+A sealed packet (seal.py) names its key in the header, whose check is 0; then come a counter u64, the fields
+and contents, encrypted, and a tag of 16 bytes.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ MAGIC = b"TP"
 VERSION = 1
 UNSEALED = 0
 """The key id of a packet without a seal."""
+KEY_ID_MAX = 255
 
 
 class PacketType(IntEnum):
@@ -60,11 +64,19 @@ HEAD = Struct(">2sBBBBHQII")
 HEADER = Struct(">2sBBBBHQIII")
 MESSAGE = Struct(">QIQQQIQIBBI")
 TOKEN = Struct(">QIQQQIQQQQQHH")
-JOIN = Struct(">QQQQHH")
+JOIN = Struct(">QQQQIHH")
 COMMIT = Struct(">QQIQQHHI")
 ENTRY = Struct(">IQIQQHB")
 NOTICE = Struct(">QI")
 """Null, Leave and Wake say no more than which ring they are about."""
+
+IDENTITY = slice(8, HEAD.size)
+"""Where the header names the cluster, the sender and its incarnation: the last fields before the check."""
+
+COUNTER_BYTES = 8
+TAG_BYTES = 16
+SEAL_BYTES = COUNTER_BYTES + TAG_BYTES
+"""What a seal adds to any packet."""
 
 CHECK_BYTES = 4
 GROUP_BYTES = 8
@@ -78,14 +90,18 @@ RANGES_PER_REQUEST_MAX = 32
 PROCESSORS_MAX = 1024
 """Members of a set, entries of a commit token, names in a promise."""
 
+DATAGRAM_BYTES_MIN = 128
+DATAGRAM_BYTES_MAX = 65_507
+"""What UDP over IPv4 takes."""
+
 REGULAR_OVERHEAD = HEADER.size + MESSAGE.size
-"""What encoding adds to the contents of a message without groups."""
+"""What encoding adds to the contents of a message without groups and without a seal."""
 
 PLAIN_CONTENTS_MAX = 60_000
 """The largest `RingConfig.packet_bytes_max`."""
 
-CONTENTS_MAX = PLAIN_CONTENTS_MAX + REGULAR_OVERHEAD + GROUP_BYTES * GROUPS_MAX
-"""Contents of a recovered message: any plain message, encoded. A recovered message is itself never
+CONTENTS_MAX = PLAIN_CONTENTS_MAX + REGULAR_OVERHEAD + GROUP_BYTES * GROUPS_MAX + SEAL_BYTES
+"""Contents of a recovered message: any plain message, encoded and sealed. A recovered message is itself never
 encapsulated (000 §4.3 rebroadcasts the original), so one level is enough, and the result still fits one
 64 KiB datagram."""
 
@@ -94,5 +110,5 @@ PACKET_BYTES_MAX = 131_072
 
 
 def regular_bytes(contents: int, groups: int = 0) -> int:
-    """Length of an encoded RegularMessage, and so the room that it takes as another's contents."""
+    """Length of a RegularMessage, encoded but not sealed."""
     return REGULAR_OVERHEAD + GROUP_BYTES * groups + contents

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from totempole.types import NO_PROCESSOR, ByteRange, MessageId, ProcessorId, RingId, Service
+from totempole.wire.layout import DATAGRAM_BYTES_MAX
 
 
 class RegularMessage(NamedTuple):
@@ -81,6 +82,8 @@ class Join(NamedTuple):
     proc_set: frozenset[ProcessorId]
     fail_set: frozenset[ProcessorId]
     rotation_count: int
+    segment_bytes: int = DATAGRAM_BYTES_MAX
+    """The largest datagram that the sender can take."""
 
 
 class CommitEntry(NamedTuple):

@@ -11,6 +11,8 @@ from collections.abc import Collection
 from totempole.types import NO_PROCESSOR, NO_RING, ByteRange, ProcessorId, RingId, Service
 from totempole.wire.layout import (
     CONTENTS_MAX,
+    DATAGRAM_BYTES_MAX,
+    DATAGRAM_BYTES_MIN,
     GROUPS_MAX,
     PLAIN_CONTENTS_MAX,
     PROCESSORS_MAX,
@@ -51,7 +53,12 @@ def token_is_sound(token: RegularToken) -> bool:
 
 
 def join_is_sound(join: Join) -> bool:
-    return join.sender != NO_PROCESSOR and _are_processors(join.proc_set) and _are_processors(join.fail_set)
+    return (
+        join.sender != NO_PROCESSOR
+        and _are_processors(join.proc_set)
+        and _are_processors(join.fail_set)
+        and DATAGRAM_BYTES_MIN <= join.segment_bytes <= DATAGRAM_BYTES_MAX
+    )
 
 
 def commit_is_sound(token: CommitToken) -> bool:

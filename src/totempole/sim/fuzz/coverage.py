@@ -43,6 +43,7 @@ TRANSITIONS = (
     "operational>gather foreign message",
     "operational>gather join",
     "operational>gather failure to receive",
+    "operational>gather laggard expelled",
     "operational>gather leave",
     "gather>gather join",
     "gather>gather foreign message",
@@ -79,6 +80,11 @@ BRANCHES = (
     "hole in a burst repaired",
     "idle rings meet",
     "graceful leave",
+    "join held back",
+    "timeouts stretched",
+    "idle ring woken",
+    "laggard expelled",
+    "laggard not taken back yet",
 )
 
 EXPECTED = (

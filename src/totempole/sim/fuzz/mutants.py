@@ -55,13 +55,14 @@ MUTANTS: tuple[Mutant, ...] = (
         "ring",
         "if self.my_aru < aru or aru_id in (me, NO_PROCESSOR):",
         "if aru_id in (me, NO_PROCESSOR):",
-        1,
+        10,
     ),
     Mutant(
         "buffers freed before safe",
         "ring",
         "stop = min(self.safe_up_to, self.delivered)",
         "stop = self.delivered",
+        51,
     ),
     Mutant("nothing asked for again", "ring", "if self.my_aru >= up_to:", "if self.my_aru >= 0:", 0),
     Mutant(
@@ -127,6 +128,22 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "the silent never fail", "gathering", "for processor in silent:", "for processor in silent[:0]:", 8
     ),
+    # Timeouts, resting and laggards (docs/decisions/0007, 0008)
+    Mutant(
+        "a resting token never let go",
+        "passing",
+        "self._output.set_timer(Timer.HOLD, self._config.idle_hold_us)",
+        "pass",
+    ),
+    Mutant("an early timer taken for due", "timeouts", "if left_us <= 0:", "if left_us <= NEVER:"),
+    Mutant("a moved timer forgotten", "timeouts", "if self.due_us != NEVER:", "if self.due_us < 0:"),
+    Mutant(
+        "an expelled laggard never taken back",
+        "membership",
+        "self._barred_until_us[ring.notorious] = until_us",
+        "self._barred_until_us[ring.notorious] = NEVER",
+        19,
+    ),
     # 000 §4.3, recovery
     Mutant(
         "no transitional configuration",
@@ -165,7 +182,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "machine",
         "Event.REGULAR_MESSAGE: (_drop, _M._on_message, _M._on_message, _M._on_message, _drop, _drop),",
         "Event.REGULAR_MESSAGE: (_drop, *(_M._on_message,) * 4, _drop),",
-        36,
+        72,
     ),
     Mutant(
         "messages of other old rings taken in",
@@ -179,16 +196,17 @@ MUTANTS: tuple[Mutant, ...] = (
         "recovery",
         "for seq in sorted(old.messages) if seq > self.low_ring_aru",
         "for seq in sorted(old.messages) if seq < 0",
+        4,
     ),
     Mutant(
-        "exchange starts too late", "recovery", "min(entry.old_ring_aru for", "max(entry.old_ring_aru for"
+        "exchange starts too late", "recovery", "min(entry.old_ring_aru for", "max(entry.old_ring_aru for", 4
     ),
     Mutant(
         "what a companion delivered ignored",
         "recovery",
         "max(entry.high_delivered for",
         "min(entry.high_delivered for",
-        0,
+        4,
     ),
     Mutant(
         "installed before everyone has everything",
@@ -221,6 +239,14 @@ MUTANTS: tuple[Mutant, ...] = (
 
 
 UNNOTICED: tuple[Mutant, ...] = (
+    # What a plan allows is about as slow as its faults make a ring, and the calm is long enough for a little
+    # more. tests/srp/test_timeouts.py holds the bound.
+    Mutant(
+        "timeouts stretched without bound",
+        "timeouts",
+        "return min(max(100, wanted), self._config.timeout_stretch_max_percent)",
+        "return max(100, wanted)",
+    ),
     # The Commit token is refused by whoever does not agree, so this costs time and breaks no promise. A check
     # of theorem 4.2 would need rows for the Joins that a representative had seen.
     Mutant(

@@ -38,6 +38,8 @@ CALM_US = 6_500 * MS
 END_US = 10 * S
 SETTLE_US = 2_500 * MS
 """How long the ring may take to come together once they have."""
+STRETCHED_US = 600 * MS
+"""A token loss timeout that is stretched further could not settle the ring in that time."""
 FIRST_FAULT_US = 300 * MS
 
 SIZES = ((70, 1, 900), (22, 900, 8_000), (8, 8_000, 40_000))
@@ -53,6 +55,8 @@ class _Planner:
     def __init__(self, seed: int) -> None:
         self._seed = seed
         self._random = random = Random(f"fuzz/{seed}")
+        self._pace = Random(f"fuzz/{seed}/pace")
+        """For what was added later, so that the rest of a seed stays as it was."""
         count = random.choice((1, 2, 2, 3, 3, 3, 4, 4, 4, 5, 5, 5, 6, 7, 8, 9))
         self._all: tuple[ProcessorId, ...] = tuple(range(1, count + 1))
         self._delay_us = random.choice(((100, 300), (200, 600), (300, 900), (300, 1_500)))
@@ -66,6 +70,7 @@ class _Planner:
         settings = self._settings()
         self._plan_traffic()
         self._plan_faults()
+        self._plan_lag()
         self._plan_calm()
         return Scenario(
             name=f"seed-{self._seed}",
@@ -85,6 +90,7 @@ class _Planner:
 
     def _settings(self) -> tuple[Setting, ...]:
         random = self._random
+        pace = self._pace
         loss_us = self._token_loss_us
         kind = RingKind.ACCELERATED if self._seed % 2 else RingKind.CLASSIC
         each_time = random.choice((1, 3, 10, 20))
@@ -96,9 +102,12 @@ class _Planner:
             "idle_rounds": random.choice((3, 4, 8)),
             "join_us": loss_us // random.choice((4, 8)),
             "consensus_us": loss_us // random.choice((1, 2)),
+            "timeout_stretch_max_percent": pace.choice((100, 200, STRETCHED_US * 100 // loss_us)),
             "leave_us": random.choice((30, 300, 2_000)) * MS,
             "null_us": random.choice((100, 250)) * MS,
             "fail_to_receive_rounds": random.choice((10, 30)),
+            "laggard_us": pace.choice((30, 100, 2_000)) * MS,
+            "readmission_us": pace.choice((0, 100, 400)) * MS,
             "each_time_packets": each_time,
             "window_packets": each_time * random.choice((2, 5)),
             "outstanding_packets_max": random.choice((20, 100, 400)),
@@ -155,6 +164,21 @@ class _Planner:
                 # While the membership algorithm is still busy with the first one.
                 delay_us = random.choice((0, self._token_loss_us)) + random.randint(0, 40 * MS)
                 random.choice(CASCADES)(self, at_us + delay_us)
+
+    def _plan_lag(self) -> None:
+        """Now and then one processor misses most of what the others send as fast as they can."""
+        random = self._pace
+        if len(self._all) < 3 or random.random() > 0.2:
+            return
+        laggard = random.choice(self._all)
+        at_us = random.randint(FIRST_FAULT_US, CALM_US - S)
+        until_us = at_us + random.randint(200 * MS, 400 * MS)
+        deaf = Condition(loss=random.choice((0.4, 0.6)), token_loss=0.0, delay_us=self._delay_us)
+        self._at(at_us, SetCondition(deaf, target=laggard))
+        for me in self._all:
+            if me != laggard:
+                self._at(at_us, Traffic(me, 2_000.0 / len(self._all), 20, 0.3, until_us))
+        self._at(until_us, SetCondition(self._clean(), target=laggard))
 
     def _plan_calm(self) -> None:
         """Everything is put right at one instant; a processor that is down may stay so."""

@@ -1,0 +1,121 @@
+"""Totempole beside corosync, in one run: the same hosts, the same sizes, in turn, several rounds.
+
+Four daemons each, one sender, a bridge at MTU 1500. Corosync runs with its defaults, its realtime priority
+included, and stands with the best of its transports at each size; Totempole with its own defaults, embedded.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+
+from totempole.bench import corosync
+from totempole.bench.ring import RingBench
+from totempole.lab import Lab
+from totempole.lab.cluster import Setup
+from totempole.runtime import keyring
+
+HOSTS = 4
+SIZES = (64, 320, 1600, 8000, 40000)
+LATENCY_BYTES = 64
+LATENCY_RATE = 200
+PERCENTILES = (50, 99, 99.9)
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    rounds: int = 3
+    seconds: float = 2.0
+    sizes: tuple[int, ...] = SIZES
+    latency_count: int = 1000
+    encrypted: tuple[bool, ...] = (False, True)
+
+    @property
+    def steps(self) -> int:
+        """Clusters that are started, all told."""
+        return self.rounds * sum(len(corosync.transports(sealed)) + 1 for sealed in self.encrypted)
+
+
+QUICK = Plan(rounds=1, seconds=1.0, sizes=(64, 1600), latency_count=200, encrypted=(False,))
+
+
+@dataclass(slots=True)
+class Samples:
+    """Everything measured, a list of rounds for each."""
+
+    theirs: dict[tuple[bool, str, int], list[float]] = field(default_factory=lambda: defaultdict(list))
+    """Messages per second by encryption, transport, size."""
+    ours: dict[tuple[bool, str, int], list[float]] = field(default_factory=lambda: defaultdict(list))
+    """By encryption, variant (agreed, safe, agreed with gso_max_segs 1), size."""
+    their_latencies_us: dict[str, list[list[float]]] = field(default_factory=lambda: defaultdict(list))
+    our_latencies_us: list[list[float]] = field(default_factory=list)
+    their_failovers_ms: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    our_failovers_ms: list[float] = field(default_factory=list)
+
+    def best_of_theirs(self, sealed: bool, size: int) -> tuple[str, float]:
+        """The transport with the highest median, and that median."""
+        rates = {
+            transport: median(rounds)
+            for (encrypted, transport, bytes_), rounds in self.theirs.items()
+            if encrypted == sealed and bytes_ == size
+        }
+        best = max(rates, key=rates.__getitem__)
+        return best, rates[best]
+
+
+def percentile(values: list[float], percent: float) -> float:
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))]
+
+
+def measure(plan: Plan, tell: Tell) -> Samples:
+    samples = Samples()
+    with Lab("compare", hosts=HOSTS) as lab, TemporaryDirectory(prefix="totem-bench-") as directory:
+        key_file = Path(directory) / "ring.key"
+        keyring.create(key_file)
+        for number in range(plan.rounds):
+            for sealed in plan.encrypted:
+                for transport in corosync.transports(sealed):
+                    tell(f"corosync {transport.value}{' encrypted' if sealed else ''}")
+                    _measure_theirs(lab, plan, samples, transport, sealed)
+                tell(f"totempole{' sealed' if sealed else ''}")
+                setup = Setup(key_file=key_file if sealed else None)
+                place = Path(directory) / f"round-{number}-{'sealed' if sealed else 'plain'}"
+                with RingBench(lab, place, setup) as ring:
+                    _measure_ours(lab, ring, plan, samples, sealed)
+    return samples
+
+
+def _measure_theirs(
+    lab: Lab, plan: Plan, samples: Samples, transport: corosync.Transport, sealed: bool
+) -> None:
+    with corosync.Cluster(lab, transport, sealed) as cluster:
+        for size in plan.sizes:
+            rate = cluster.throughput(size, plan.seconds).messages_per_s
+            samples.theirs[sealed, transport.value, size].append(rate)
+        if not sealed:
+            latencies = cluster.latency(LATENCY_BYTES, LATENCY_RATE, plan.latency_count)
+            samples.their_latencies_us[transport.value].append(latencies)
+            samples.their_failovers_ms[transport.value] += cluster.failover()
+
+
+def _measure_ours(lab: Lab, ring: RingBench, plan: Plan, samples: Samples, sealed: bool) -> None:
+    for size in plan.sizes:
+        for service in ("agreed", "safe"):
+            rate = ring.throughput(size, plan.seconds, service).messages_per_s
+            samples.ours[sealed, service, size].append(rate)
+    if sealed:
+        return
+    lab.holes()
+    for size in plan.sizes:
+        rate = ring.throughput(size, plan.seconds).messages_per_s
+        samples.ours[sealed, "cut", size].append(rate)
+    lab.holes(on=False)
+    samples.our_latencies_us.append(ring.latencies_us(LATENCY_BYTES, LATENCY_RATE, plan.latency_count))
+    samples.our_failovers_ms += ring.failover_ms(victim=HOSTS)

@@ -1,0 +1,70 @@
+"""A LAN of 100 Mbit/s, everyone sending messages of 1 KB: how much of the link carries payload.
+
+The LAN is one shared medium, as the papers' Ethernet was: all that any host sends passes one token bucket of
+100 Mbit/s where it enters the switch. The bucket counts each frame with its Ethernet header. What it lets
+through is measured in the same run by a raw UDP pump of full frames.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+
+from totempole.bench.pump import best
+from totempole.bench.ring import RingBench
+from totempole.lab import Lab
+from totempole.lab.cluster import Setup
+
+RATE = "100mbit"
+LINK_BYTES_PER_S = 12_500_000
+MESSAGE_BYTES = 1_000
+SEGMENT_BYTES = 1_472
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    rounds: int = 3
+    seconds: float = 4.0
+    nodes: tuple[int, ...] = (4, 6)
+
+
+QUICK = Plan(rounds=1, seconds=2.0, nodes=(4,))
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    nodes: int
+    payload_bytes_per_s: float
+    pump_bytes_per_s: float
+
+    @property
+    def of_link(self) -> float:
+        return self.payload_bytes_per_s / LINK_BYTES_PER_S
+
+    @property
+    def of_pump(self) -> float:
+        return self.payload_bytes_per_s / self.pump_bytes_per_s
+
+
+def measure(plan: Plan, tell: Callable[[str], None]) -> list[Share]:
+    return [_measure(plan, nodes, tell) for nodes in plan.nodes]
+
+
+def _measure(plan: Plan, nodes: int, tell: Callable[[str], None]) -> Share:
+    ours, raw = [], []
+    with (
+        Lab("lan100", hosts=nodes) as lab,
+        TemporaryDirectory(prefix="totem-bench-") as directory,
+        lab.shared_medium(RATE),
+    ):
+        for number in range(plan.rounds):
+            tell(f"{nodes} nodes")
+            raw.append(best(lab, MESSAGE_BYTES, plan.seconds / 2, SEGMENT_BYTES).bytes_per_s)
+            with RingBench(lab, Path(directory) / str(number), Setup()) as ring:
+                senders = list(lab.hosts)
+                rate = ring.throughput(MESSAGE_BYTES, plan.seconds, senders=senders).messages_per_s
+                ours.append(rate * MESSAGE_BYTES)
+    return Share(nodes, median(ours), median(raw))

@@ -1,0 +1,208 @@
+"""`totem node`: run a node in the foreground, check its settings, or print all that there are."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from rich.markup import escape
+
+from totempole.cli import options
+from totempole.cli.output import Screen, table
+from totempole.errors import TotemError
+from totempole.runtime.config import NetworkConfig, NodeConfig
+from totempole.runtime.config_text import print_config
+from totempole.runtime.daemon import run_daemon
+from totempole.runtime.logs import start_logging, stop_logging
+from totempole.runtime.status import SOCKET_NAME, StatusError, read_status
+
+EXAMPLES = """\
+examples:
+  totem node --print-config > node.toml     every setting, its default and its meaning
+  totem keygen totem.key                    the key that all hosts share
+  totem node --config node.toml --check     are the settings good, and can everything be opened?
+  totem node --config node.toml             run until SIGTERM or Ctrl-C
+  totem node --config node.toml --set processor=2 --set network.address=10.0.0.2
+
+SIGTERM and Ctrl-C leave the ring gracefully, the second time at once. SIGHUP reads the key file again.
+Exits 0 after a graceful leave, 2 if it could not start, 3 if it had to stop; docs/node.md says when.
+"""
+
+
+def add(verbs: options.Verbs) -> None:
+    parser = options.verb(verbs, "node", "run a node of a ring", EXAMPLES)
+    add_config(parser)
+    parser.add_argument("--check", action="store_true", help="open everything, say what, and close it again")
+    parser.add_argument("--print-config", action="store_true", help="print every setting as a TOML file")
+    parser.add_argument("--json", metavar="FILE", help="what --check found, as data; - is standard output")
+    parser.set_defaults(run=run_node)
+
+
+def add_config(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--config", metavar="FILE", help="the node's settings")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="SECTION.NAME=VALUE", help="go before what FILE says"
+    )
+
+
+def run_node(arguments: argparse.Namespace) -> int:
+    if arguments.print_config:
+        sys.stdout.write(print_config(_load(arguments, places=False) if arguments.config else None))
+        return 0
+    if not arguments.config:
+        raise TotemError("node: --config FILE is missing; totem node --print-config writes one to start from")
+    config = _load(arguments, places=not arguments.check)
+    if arguments.check:
+        return check(Screen(arguments.json), config)
+    return serve(config)
+
+
+def _load(arguments: argparse.Namespace, places: bool) -> NodeConfig:
+    return NodeConfig.load(arguments.config, arguments.set, places=places)
+
+
+def serve(config: NodeConfig) -> int:
+    # Here, because a node brings sockets, storage and the seal with it, and other commands need none of them.
+    from totempole.runtime.service import Service
+
+    logger = start_logging(config.log.level, config.log.format)
+    try:
+        return run_daemon(Service(config, logger), config, logger)
+    finally:
+        stop_logging()
+
+
+# --check
+
+
+class Finding(NamedTuple):
+    """What would be opened, and what stands against it."""
+
+    what: str
+    text: str
+    problem: str = ""
+
+
+def check(screen: Screen, config: NodeConfig) -> int:
+    found = list(findings(config))
+    shown = table("what", "is")
+    for finding in found:
+        shown.add_row(finding.what, escape(finding.text))
+        if finding.problem:
+            shown.add_row("", f"[bold red]{escape(finding.problem)}[/]")
+    screen.print(shown)
+    holds = not any(finding.problem for finding in found)
+    screen.print("\n[green]Ready to run.[/]" if holds else "\n[bold red]Not ready to run.[/]")
+    screen.save_json({"holds": holds, "findings": [finding._asdict() for finding in found]})
+    return 0 if holds else 1
+
+
+def findings(config: NodeConfig) -> Iterator[Finding]:
+    ring = config.ring
+    yield Finding(
+        "processor", f"{config.processor} of cluster {ring.cluster_id}, {ring.ring_kind.name.lower()} ring"
+    )
+    yield _attempt("places", str(config.directory), lambda: _places(config))
+    yield _attempt("seal", _seal_place(config), lambda: _seal(config))
+    if _is_running(config.directory):
+        yield Finding("sockets", "not tried: a node with this directory is running (totem status)")
+    else:
+        yield _attempt("sockets", _ports(config.network), lambda: _sockets(config))
+    yield _attempt("peers", config.network.transport, lambda: _peers(config.network))
+    yield Finding("status", str(config.directory / SOCKET_NAME))
+    yield Finding("metrics", _metrics(config))
+    yield Finding(
+        "trace", "off" if config.trace.level == "off" else f"{config.trace.level}, {config.trace_directory}"
+    )
+
+
+def _attempt(what: str, text: str, attempt: Callable[[], str]) -> Finding:
+    try:
+        return Finding(what, attempt())
+    except (TotemError, OSError) as error:
+        return Finding(what, text, str(error))
+
+
+def _is_running(directory: Path) -> bool:
+    try:
+        read_status(directory)
+    except StatusError:
+        return False
+    return True
+
+
+def _places(config: NodeConfig) -> str:
+    config.check_places()
+    place = config.directory if config.directory.exists() else config.directory.parent
+    if not os.access(place, os.W_OK | os.X_OK):
+        raise TotemError(f"{place}: this user may not write there: change its owner, or run as that one")
+    return f"{config.directory}, {'is there' if place == config.directory else 'will be made'}"
+
+
+def _seal_place(config: NodeConfig) -> str:
+    return "none" if config.security.key_file is None else str(config.security.key_file)
+
+
+def _seal(config: NodeConfig) -> str:
+    if config.security.key_file is None:
+        return "none: whoever reaches the ports can forge messages"
+    from totempole.runtime import keyring
+
+    active, *others = keyring.load(config.security.key_file).keys
+    accepted = "".join(f", key {key.id} accepted too" for key in others)
+    return f"{config.security.key_file}: key {active.id} active{accepted}"
+
+
+def _ports(network: NetworkConfig) -> str:
+    ports = f"UDP {network.address} port {network.port} (data) and {network.port + 1} (token)"
+    return ports if network.transport == "mesh" else f"{ports}, multicast {network.group}"
+
+
+def _sockets(config: NodeConfig) -> str:
+    from totempole.runtime.sockets import Sockets
+
+    sockets = Sockets(config.network)
+    try:
+        offload = "offload" if sockets.offload.send and sockets.offload.receive else "no offload"
+        return (
+            f"{_ports(config.network)}, on {sockets.interface.name}, datagrams of "
+            f"{sockets.segment_bytes:,} bytes, {offload}, {_buffers(config, sockets.receive_buffer_bytes)}"
+        )
+    finally:
+        sockets.close()
+
+
+def _buffers(config: NodeConfig, got: int) -> str:
+    asked, window = config.network.receive_buffer_bytes, config.ring.window_bytes
+    if got >= asked:
+        return f"receive buffers of {got:,} bytes"
+    text = f"receive buffers of {got:,} bytes where {asked:,} were asked for: raise net.core.rmem_max"
+    return text if got >= window else f"{text}, or the window of {window:,} is lowered to that"
+
+
+def _peers(network: NetworkConfig) -> str:
+    if network.transport == "multicast":
+        return f"whoever is in {network.group}, with multicast_hops = {network.multicast_hops}"
+    words = [str(peer) for peer in network.peers]
+    if network.peers_dns:
+        words.append(f"{network.peers_dns}: {', '.join(_resolve(network.peers_dns))}")
+    return "; ".join(words)
+
+
+def _resolve(name: str) -> list[str]:
+    try:
+        found = socket.getaddrinfo(name, None, type=socket.SOCK_DGRAM)
+    except socket.gaierror as error:
+        raise TotemError(f"peers_dns = {name}: {error.strerror}; is there such a name?") from error
+    return sorted({str(address[0]) for *_, address in found})
+
+
+def _metrics(config: NodeConfig) -> str:
+    address, port = config.metrics.address, config.metrics.port
+    shown = f"[{address}]" if ":" in address else address
+    return f"http://{shown}:{port}/metrics" if port else "off"

@@ -1,0 +1,240 @@
+"""`totem status`: what a running node says about itself, as a page for eyes or as JSON."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from totempole.cli import options
+from totempole.cli.node import add_config
+from totempole.cli.output import Screen, table
+from totempole.errors import TotemError
+from totempole.runtime.config import NodeConfig
+from totempole.runtime.status import Document, is_operational, read_status
+
+DIRECTORY = Path("/var/lib/totempole")
+WATCH_S = 1.0
+
+EXAMPLES = """\
+examples:
+  totem status                          the node in /var/lib/totempole
+  totem status --config node.toml       the node with these settings
+  totem status --directory DIR          the node with this directory
+  totem status --watch                  once a second, until Ctrl-C
+  totem status --json -                 all of it, for programs
+
+Exits 0 when the node is operational in a ring, 1 when it is forming one, 2 when there is no answer.
+"""
+
+HINTS = {
+    "cluster": "another cluster uses this network and port: give each its own port or multicast_group",
+    "ring kind": "a node of the other ring_kind is there: give all the same",
+    "version": "a node of another version of the protocol is there",
+    "key": "somebody seals with a key that is not in this node's key file: copy the file, then SIGHUP",
+    "seal": "packets that are forged, damaged, or sealed with another key of the same number",
+    "unsealed": "somebody sends without a seal: set key_file there",
+}
+"""What a reason for dropping packets most likely means."""
+
+Row = tuple[str, str]
+
+
+def add(verbs: options.Verbs) -> None:
+    parser = options.verb(verbs, "status", "ask a running node how it is", EXAMPLES)
+    add_config(parser)
+    parser.add_argument("--directory", metavar="DIR", help=f"the node's directory (default {DIRECTORY})")
+    parser.add_argument("--watch", action="store_true", help="ask again every second, until interrupted")
+    parser.add_argument("--json", metavar="FILE", help="the document as it is; - is standard output")
+    parser.set_defaults(run=run_status)
+
+
+def run_status(arguments: argparse.Namespace) -> int:
+    screen = Screen(arguments.json)
+    directory = _directory(arguments)
+    if arguments.watch:
+        return watch(screen, lambda: read_status(directory))
+    document = read_status(directory)
+    screen.print(page(document))
+    screen.save_json(document)
+    return 0 if is_operational(document) else 1
+
+
+def _directory(arguments: argparse.Namespace) -> Path:
+    if arguments.config and arguments.directory:
+        raise TotemError("status: give --config or --directory, not both")
+    if arguments.config:
+        return NodeConfig.load(arguments.config, arguments.set, places=False).directory
+    return Path(arguments.directory) if arguments.directory else DIRECTORY
+
+
+def watch(screen: Screen, read: Callable[[], Document], pause: Callable[[float], None] = time.sleep) -> int:
+    """Shows the page until interrupted; a node that does not answer is shown so, and asked again."""
+    last: Document = {}
+    try:
+        with Live(console=screen.out, auto_refresh=False) as live:
+            while True:
+                last, shown = _look(read)
+                screen.save_json(last)
+                live.update(shown, refresh=True)
+                pause(WATCH_S)
+    except KeyboardInterrupt:
+        return 0 if is_operational(last) else 1
+
+
+def _look(read: Callable[[], Document]) -> tuple[Document, RenderableType]:
+    try:
+        document = read()
+    except TotemError as error:
+        return {}, Text(str(error), "bold red")
+    return document, page(document)
+
+
+# The page
+
+
+def page(document: Document) -> RenderableType:
+    shown = table("", "")
+    shown.show_header = False
+    for name, text in rows(document):
+        style = "" if name != "state" else "bold green" if is_operational(document) else "bold yellow"
+        shown.add_row(Text(name, "dim"), Text(text, style))
+    return Group(shown, *(Text(f"! {text}", "yellow") for text in warnings(document)))
+
+
+def rows(document: Document) -> Iterator[Row]:
+    """What the document says; what it does not say is left out."""
+    get = document.get
+    up, version = duration(get("uptime_s", 0)), get("version", "?")
+    yield "node", f"{get('processor', '?')} of cluster {get('cluster_id', '?')}, up {up}, totempole {version}"
+    yield "state", str(get("state", "unknown"))
+    yield "ring", _ring(document)
+    yield "members", " ".join(map(str, get("members", []))) or "none yet"
+    yield "network", _network(document)
+    yield "seal", _seal(document)
+    for name, key, text in PARTS:
+        if get(key):
+            yield name, text(document[key])
+    yield "dropped", counts(get("dropped", {}))
+    yield "refused", counts(get("kernel_refused", {}))
+
+
+def _ring(document: Document) -> str:
+    last = document.get("last_configuration") or {}
+    name = f"{document.get('ring', '?')}, {document.get('ring_kind', '?')}"
+    ago = f", installed {duration(last['ago_s'])} ago" if "ago_s" in last else ""
+    return f"{name}{ago}; {document.get('configuration_changes', 0):,} configuration changes"
+
+
+def _network(document: Document) -> str:
+    offload = document.get("offload", {})
+    used = [direction for direction in ("send", "receive") if offload.get(direction)]
+    return (
+        f"{document.get('transport', '?')} at {document.get('address', '?')}, "
+        f"datagrams of {document.get('segment_bytes', 0):,} bytes, "
+        f"offload {' and '.join(used) if used else 'off'}"
+    )
+
+
+def _seal(document: Document) -> str:
+    if not document.get("sealed"):
+        return "none"
+    active, *others = document.get("key_ids") or ["?"]
+    return f"key {active} active" + "".join(f", key {key} accepted too" for key in others)
+
+
+def _rotation(rotation: Mapping[str, int]) -> str:
+    names = {"last": "last", "p50": "median", "p99": "99 % below", "max": "longest"}
+    return ", ".join(f"{names[name]} {micros(rotation[name])}" for name in names if name in rotation)
+
+
+def _rates(rates: Mapping[str, float]) -> str:
+    names = {
+        "messages_per_s": "messages/s",
+        "packets_per_s": "packets/s",
+        "tokens_per_s": "tokens/s",
+        "retransmissions_per_s": "retransmissions/s",
+    }
+    words = [f"{rates[name]:,.0f} {text}" for name, text in names.items() if name in rates]
+    if "bytes_per_s" in rates:
+        words.insert(1, f"{rates['bytes_per_s'] / 1e6:,.1f} MB/s")
+    return ", ".join(words)
+
+
+def _timeouts(timeouts: Mapping[str, int]) -> str:
+    words = {name.removesuffix("_us").replace("_", " "): value for name, value in timeouts.items()}
+    return ", ".join(f"{name} {micros(value)}" for name, value in words.items())
+
+
+def _fill(template: str) -> Callable[[Mapping[str, Any]], str]:
+    """Writes values into a text; those that are not given are 0."""
+    return lambda values: template.format_map(defaultdict(int, values))
+
+
+def _trace(trace: Mapping[str, Any]) -> str:
+    return f"{trace.get('level', 'off')}{', inputs recorded' if trace.get('inputs') else ''}"
+
+
+PARTS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
+    ("rotation", "rotation_us", _rotation),
+    ("rates", "rates", _rates),
+    (
+        "queues",
+        "queue",
+        _fill("{send:,} of {send_max:,} packets wait for the token, {application:,} bytes for a packet"),
+    ),
+    ("timeouts", "timeouts_us", _timeouts),
+    ("lag", "lag", _fill("last {last_ms:,.1f} ms, longest {max_ms:,.1f} ms, {alarms:,} alarms")),
+    ("buffer", "receive_buffer_bytes", _fill("{got:,} of {asked:,} bytes asked for; window {window:,}")),
+    ("trace", "trace", _trace),
+)
+
+
+def counts(values: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {count:,}" for name, count in sorted(values.items())) or "none"
+
+
+def micros(value_us: float) -> str:
+    if value_us < 1_000:
+        return f"{value_us:.0f} µs"
+    return f"{value_us / 1_000:.3g} ms" if value_us < 1_000_000 else f"{value_us / 1_000_000:.3g} s"
+
+
+def duration(seconds: float) -> str:
+    minutes, hours, days = int(seconds) // 60, int(seconds) // 3600, int(seconds) // 86_400
+    if days:
+        return f"{days} d {hours % 24} h"
+    if hours:
+        return f"{hours} h {minutes % 60} min"
+    return f"{minutes} min {int(seconds) % 60} s" if minutes else f"{int(seconds)} s"
+
+
+def warnings(document: Document) -> Iterator[str]:
+    """What a person should look at."""
+    if not is_operational(document):
+        yield f"not operational: {document.get('state', 'unknown')}; a ring is being formed, or cannot be"
+    elif len(document.get("members", [])) == 1:
+        yield "alone in its ring: no other node is heard"
+    if document.get("sealed") is False:
+        yield "unsealed: whoever reaches the ports can forge messages; make a key with totem keygen"
+    offload = document.get("offload", {})
+    if offload.get("reason"):
+        yield f"no UDP offload: {offload['reason']}"
+    buffer = document.get("receive_buffer_bytes", {})
+    if buffer.get("got", 0) < buffer.get("asked", 0):
+        yield "receive buffers are smaller than asked for: raise net.core.rmem_max (docs/tuning.md)"
+    alarms = document.get("lag", {}).get("alarms", 0)
+    if alarms:
+        yield f"kept from running {alarms:,} times: the host is overloaded, or the process was stopped"
+    for reason in sorted(document.get("dropped", {})):
+        if reason in HINTS:
+            yield f"packets dropped, {reason}: {HINTS[reason]}"
+    for name, count in sorted(document.get("kernel_refused", {}).items()):
+        yield f"the kernel refused {count:,} packets: {name}"

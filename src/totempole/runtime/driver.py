@@ -1,0 +1,596 @@
+"""Executes one protocol object's effects, in order, on real sockets, a real disk and a real clock.
+
+One thread, one loop: wait, take what others have asked for (`call`), drain data, take the token, see to
+timers. Data goes before the token unless the protocol says otherwise (the accelerated ring), and all that has
+arrived goes before a timer: a token in the buffer counts as received. Writes to stable storage are done by a
+thread of their own, so that a slow disk never stops the ring.
+
+The program above is called on this thread (`Application`). What it sends waits in the outbox until the
+effects at hand are done.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any
+
+from totempole.effects import (
+    CancelTimer,
+    Channel,
+    Deliver,
+    Effect,
+    Heard,
+    Impostor,
+    InstallConfiguration,
+    Persist,
+    SafeUpTo,
+    SetTimer,
+    Stopped,
+    Transmit,
+)
+from totempole.errors import CodecError, ConfigurationError, NetworkError, StorageError, TotemError
+from totempole.groups import Batch, Outbox
+from totempole.runtime.addresses import AddressBook, Resolver
+from totempole.runtime.application import Application
+from totempole.runtime.config import NodeConfig
+from totempole.runtime.logs import event
+from totempole.runtime.meters import Meters
+from totempole.runtime.record import NodeRecord
+from totempole.runtime.sockets import Address, Read, Sockets
+from totempole.runtime.storage import Storage, StorageWriter
+from totempole.srp import Endpoint
+from totempole.srp.config import RingConfig
+from totempole.types import Configuration, ConfigurationKind, Service
+from totempole.wire.packets import RegularMessage, RegularToken
+from totempole.wire.seal import Keyring
+
+READS_MAX = 64
+"""Reads of one socket before the loop looks at anything else."""
+
+OUTBOX_BYTES_MAX = 4_000_000
+"""Messages that wait for a place in a packet, before senders have to."""
+
+TICKETS_MAX = 2**32
+"""Writes of one life; what is left of a ticket's number says which life's it is."""
+
+HOUSEKEEPING_US = 250_000
+PROBATION_US = 5_000_000
+"""So long after its start a node that meets its own name gives way; later it only complains."""
+
+
+def now_us() -> int:
+    return time.monotonic_ns() // 1000
+
+
+class Driver:
+    """Opens everything on construction; `run` blocks until the node has left, or raises why it stopped."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        application: Application,
+        logger: logging.Logger,
+        keyring: Keyring | None = None,
+    ) -> None:
+        self.config = config
+        self.sealed = keyring is not None
+        self.key_ids = [key.id for key in keyring.keys] if keyring else []
+        self.configuration: Configuration | None = None
+        """The regular configuration installed last."""
+        self.started_us = self.installed_us = now_us()
+        self.meters = Meters(config.lag_alarm_ms * 1000)
+        self._application = application
+        self._logger = logger
+        self._open = ExitStack()
+        self._waking = threading.Lock()
+        self._closed = False
+        try:
+            self._open_all(config, keyring)
+        except BaseException:
+            self._open.close()
+            raise
+        self._watched: dict[int, Callable[[], None]] = {}
+        self._timers: dict[Any, int] = {}
+        """When each of the protocol's timers, and each function that waits (`at`), is due."""
+        self._housekeeping_us = 0
+        self._to_self: deque[tuple[Channel, Sequence[bytes]]] = deque()
+        self._calls: deque[Callable[[], None]] = deque()
+        self._source: Address = self.sockets.own
+        self._running = True
+        self._leaving = False
+        self._failure: TotemError | None = None
+        self._refused_a_send = False
+        self._drops_seen = self._drops_logged = 0
+        self._drop_source = self._source
+        self._reported: set[str] = set()
+        self._resolver: Resolver | None = None
+        self._last_token_seq = 0
+        self._last_sent_seq = 0
+
+    def _open_all(self, config: NodeConfig, keyring: Keyring | None) -> None:
+        on_close = self._open.callback
+        self._storage = Storage.open(config.directory, config.processor, config.ring.cluster_id)
+        on_close(self._storage.close)
+        self.sockets = Sockets(config.network)
+        on_close(self.sockets.close)
+        self.sockets.on_path_refusal = self._on_path_refusal
+        self.ring_config = fit_to_sockets(config.ring, self.sockets, self._logger)
+        self.segment_bytes = self.ring_config.segment_bytes
+        """The largest datagram that this node's path takes, as far as is known."""
+        self.book = AddressBook(config.network)
+        self._stable = dict(self._storage.values)
+        self._keyring = keyring
+        self._life = 0
+        self.record = NodeRecord(config, self.ring_config, self._stable, self.key_ids)
+        on_close(self.record.close)
+        self._make_endpoint()
+        self.outbox = Outbox(self.ring_config.packet_bytes_max, OUTBOX_BYTES_MAX)
+        self._waker = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        on_close(self._close_waker)
+        self._epoll = select.epoll()
+        on_close(self._epoll.close)
+        for sock in (*self.sockets.data_sockets, self.sockets.token):
+            self._epoll.register(sock, select.EPOLLIN)
+        self._epoll.register(self._waker, select.EPOLLIN)
+
+    def _make_endpoint(self) -> None:
+        """A new life of the processor, from what stable storage holds."""
+        self._life += 1
+        me, kinds = self.config.processor, self.record.trace_kinds
+        self.endpoint = Endpoint(me, self.ring_config, dict(self._stable), kinds, self._keyring)
+        self.record.begin(self.endpoint.incarnation)
+
+    def _close_waker(self) -> None:
+        with self._waking:
+            self._closed = True
+            os.close(self._waker)
+
+    # For other threads
+
+    def call(self, function: Callable[[], None]) -> None:
+        """Runs the function on the driver's thread, soon."""
+        self._calls.append(function)
+        with self._waking:
+            # Once closed, the descriptor's number may be another file's.
+            if not self._closed:
+                os.eventfd_write(self._waker, 1)
+
+    def leave(self) -> None:
+        """Leaves the ring gracefully; `run` returns when that is done."""
+        self.call(self._begin_to_leave)
+
+    def stop_at_once(self) -> None:
+        self.sockets.giving_up = True
+        self.call(self._halt)
+
+    def rekey(self, keyring: Keyring) -> None:
+        def do() -> None:
+            self._keyring = keyring
+            self.key_ids = [key.id for key in keyring.keys]
+            self._feed("rekey", keyring)
+
+        self.call(do)
+
+    def _begin_to_leave(self) -> None:
+        """What was taken from the application is handed to the ring first, as far as leave_us lasts."""
+        if not self._leaving:
+            self._leaving = True
+            self.at(now_us() + self.ring_config.leave_us, self._leave_now)
+            self._leave_if_empty()
+
+    def _leave_if_empty(self) -> None:
+        if self._leaving and not self.outbox and not self._refused_a_send:
+            self._leave_now()
+
+    def _leave_now(self) -> None:
+        self._timers.pop(self._leave_now, None)
+        self._feed("leave")
+
+    # For the application, on the driver's own thread
+
+    def watch(self, descriptor: int, on_ready: Callable[[], None]) -> None:
+        """Calls the function whenever the descriptor can be read."""
+        self._watched[descriptor] = on_ready
+        self._epoll.register(descriptor, select.EPOLLIN)
+
+    def at(self, due_us: int, function: Callable[[], None]) -> None:
+        """Calls the function at that time of the steady clock, or a little later."""
+        self._timers[function] = due_us
+
+    def unwatch(self, descriptor: int) -> None:
+        del self._watched[descriptor]
+        self._epoll.unregister(descriptor)
+
+    def send(self, payloads: Sequence[bytes], service: Service = Service.AGREED) -> bool:
+        """Takes messages to be sent; false, and none taken, while too much waits already: `ready` follows."""
+        if not self.outbox.accepts:
+            self._refused_a_send = True
+            return False
+        self.outbox.add(payloads, service)
+        return True
+
+    # The loop
+
+    def close(self) -> None:
+        """For a driver that is not run after all."""
+        self._open.close()
+
+    def run(self) -> None:
+        try:
+            self._run()
+        finally:
+            self._open.close()
+        if self._failure is not None:
+            raise self._failure
+
+    def _run(self) -> None:
+        writer = StorageWriter(self._storage, self._on_written, self._on_storage_failure)
+        self._open.callback(writer.close)
+        self._writer = writer
+        self._resolver = self._start_resolver()
+        self._log(
+            logging.INFO, "started", address=self.sockets.own[0], port=self.sockets.own[1], sealed=self.sealed
+        )
+        self._housekeeping_us = now_us() + HOUSEKEEPING_US
+        # Listen before speaking: whoever has this number already shows itself within its null period.
+        self.at(now_us() + self.ring_config.null_us * 6 // 5, self._begin)
+        try:
+            while self._running:
+                self._turn()
+        finally:
+            if self._resolver:
+                self._resolver.stop()
+
+    def _begin(self) -> None:
+        self._feed("start")
+        self._application.ready()
+
+    def _start_resolver(self) -> Resolver | None:
+        if not self.config.network.peers_dns:
+            return None
+        resolver = Resolver(
+            self.config.network, lambda found: self.call(lambda: self.book.set_resolved(found))
+        )
+        resolver.start()
+        return resolver
+
+    def _turn(self) -> None:
+        ready = {descriptor for descriptor, _ in self._epoll.poll(self._wait_s())}
+        if self._waker in ready:
+            os.eventfd_read(self._waker)
+            self._take_calls()
+        token = self.sockets.token
+        token_waits = token.fileno() in ready
+        if token_waits and self.endpoint.token_first:
+            self._drain(token, 1)
+            token_waits = False
+        for sock in self.sockets.data_sockets:
+            if sock.fileno() in ready:
+                self._drain(sock, READS_MAX)
+        if token_waits:
+            self._drain(token, 1)
+        self._take_own()
+        self._expire()
+        for descriptor in self._watched.keys() & ready:
+            self._watched[descriptor]()
+        if self.outbox:
+            self._empty_outbox()
+
+    def _wait_s(self) -> float:
+        if self._to_self or self._calls:
+            return 0.0
+        due_us = min(self._timers.values(), default=self._housekeeping_us)
+        wait_us = min(due_us, self._housekeeping_us) - now_us()
+        # Rounded up: epoll counts milliseconds, and waking before the time only means waiting again.
+        return max(0.0, (wait_us + 999) / 1_000_000)
+
+    def _take_calls(self) -> None:
+        for _ in range(len(self._calls)):
+            self._calls.popleft()()
+
+    def _drain(self, sock: Any, reads: int) -> None:
+        read = self.sockets.read
+        for _ in range(reads):
+            arrived = read(sock)
+            if arrived is None:
+                return
+            self._receive(arrived)
+
+    def _take_own(self) -> None:
+        """What the processor has sent to itself: the token of a ring of one."""
+        for _ in range(len(self._to_self)):
+            _, datagrams = self._to_self.popleft()
+            self._feed("receive", tuple(datagrams))
+
+    def _receive(self, read: Read) -> None:
+        data, segment_bytes, source = read
+        if source == self.sockets.own:
+            return  # our own multicast, which loopback gives back
+        self.meters.packets_received += 1
+        self.meters.bytes_received += len(data)
+        self._source = source
+        if segment_bytes:
+            self._feed("receive_burst", data, segment_bytes)
+        else:
+            self._feed("receive", (data,))
+        if self.endpoint.drops != self._drops_seen:
+            self._drops_seen = self.endpoint.drops
+            self._drop_source = source
+
+    def _expire(self) -> None:
+        now = now_us()
+        for timer, due_us in [item for item in self._timers.items() if item[1] <= now]:
+            if self._timers.get(timer) == due_us:
+                del self._timers[timer]
+                self._note_lag(now - due_us)
+                if callable(timer):
+                    timer()
+                else:
+                    self._feed("expire", timer)
+        if now >= self._housekeeping_us:
+            self._note_lag(now - self._housekeeping_us)
+            self._housekeeping_us = now + HOUSEKEEPING_US
+            self._keep_house(now)
+
+    def _empty_outbox(self) -> None:
+        """As many packets as the next visits of the token can take; the rest waits, to be packed together."""
+        room = self.ring_config.each_time_packets
+        while self.outbox and self.endpoint.queued < room and self._running:
+            body, service = self.outbox.take()
+            self._feed("submit", body, service)
+        if self._refused_a_send and self.outbox.accepts:
+            self._refused_a_send = False
+            self._application.ready()
+        self._leave_if_empty()
+
+    # Inputs and effects
+
+    def _feed(self, method: str, *arguments: Any) -> None:
+        if not self._running:
+            return
+        now = now_us()
+        effects: list[Effect] = getattr(self.endpoint, method)(now, *arguments)
+        self.record.input(method, now, arguments, effects)
+        if effects:
+            self._apply(now, effects)
+
+    def _apply(self, now: int, effects: list[Effect]) -> None:
+        self.record.effects(now, effects)
+        for effect in effects:
+            if not self._running:
+                return  # a failure: what was decided before it is not carried out after it
+            kind = type(effect)
+            if kind is Transmit:
+                self._transmit(now, effect)  # type: ignore[arg-type]
+            elif kind is Deliver:
+                self._deliver(effect)  # type: ignore[arg-type]
+            elif kind is SetTimer:
+                self._timers[effect.timer] = effect.at_us  # type: ignore[union-attr]
+            elif kind is CancelTimer:
+                self._timers.pop(effect.timer, None)  # type: ignore[union-attr]
+            else:
+                self._apply_rarer(effect)
+
+    def _transmit(self, now: int, transmit: Transmit) -> None:
+        to, channel, bursts, _ = transmit
+        self._meter(now, transmit)
+        if to is None:
+            for address in self.book.everyone:
+                self.sockets.send(channel, bursts, address)
+        elif to == self.config.processor:
+            self._to_self.append((channel, transmit.datagrams))
+        else:
+            book = self.book
+            address_of = book.token_address if channel else book.data_address
+            destination = address_of(to)
+            if destination is None:
+                self.sockets.refused["no address"] += 1
+            else:
+                self.sockets.send(channel, bursts, destination)
+
+    def _meter(self, now: int, transmit: Transmit) -> None:
+        meters, packet = self.meters, transmit.packet
+        meters.packets_sent += 1
+        for burst in transmit.bursts:
+            meters.bytes_sent += len(burst.data)
+        if type(packet) is RegularToken:
+            if packet.token_seq != self._last_token_seq:
+                meters.tokens += 1
+                meters.rotations.visit(now)
+                self._last_token_seq = packet.token_seq
+            else:
+                meters.token_retransmissions += 1
+        elif type(packet) is RegularMessage and (
+            packet.sender != self.config.processor or packet.seq <= self._last_sent_seq
+        ):
+            meters.retransmissions += 1
+        elif type(packet) is RegularMessage:
+            self._last_sent_seq = packet.seq
+
+    def _deliver(self, packet: Deliver) -> None:
+        try:
+            messages = Batch(packet.payload)
+        except CodecError as error:
+            self.endpoint.dropped[error.reason] += 1
+            self.endpoint.drops += 1
+            return
+        meters = self.meters
+        meters.packets_delivered += 1
+        meters.messages_delivered += len(messages)
+        meters.bytes_delivered += messages.size
+        self._application.delivered(packet, messages)
+
+    def _apply_rarer(self, effect: Effect) -> None:
+        match effect:
+            case SafeUpTo():
+                self._application.safe(effect)
+            case Persist(ticket=ticket, values=values):
+                self._persist(ticket, values)
+            case InstallConfiguration():
+                self._install(effect)
+            case Heard(processor=processor):
+                self.book.learn(processor, self._source)
+            case Impostor(incarnation=incarnation):
+                self._on_impostor(incarnation)
+            case Stopped():
+                self._log(logging.INFO, "left the ring")
+                self.record.left()
+                self._halt()
+            case _:
+                pass  # PushBack and Ready: the outbox asks by itself; Trace: recorded above
+
+    def _install(self, effect: InstallConfiguration) -> None:
+        configuration = effect.configuration
+        self.meters.configuration_changes += 1
+        self._last_token_seq = self._last_sent_seq = 0
+        if configuration.kind is ConfigurationKind.REGULAR:
+            self.configuration = configuration
+            self.installed_us = now_us()
+            self.meters.rotations.forget_visit()
+        self._log(
+            logging.INFO if configuration.kind is ConfigurationKind.REGULAR else logging.DEBUG,
+            f"{configuration.kind.value} configuration",
+            ring=str(configuration.id),
+            members=",".join(map(str, configuration.members)),
+        )
+        self._application.installed(effect)
+
+    def _persist(self, ticket: int, values: Mapping[str, int]) -> None:
+        self._stable.update(values)
+        try:
+            self._writer.submit(self._life * TICKETS_MAX + ticket, values)
+        except StorageError as error:
+            self.fail(error)
+
+    # What goes wrong
+
+    def _on_written(self, ticket: int) -> None:
+        """On the writer's thread."""
+        life, own_ticket = divmod(ticket, TICKETS_MAX)
+        self.call(lambda: self._feed("persisted", own_ticket) if life == self._life else None)
+
+    def _on_storage_failure(self, error: StorageError) -> None:
+        self.call(lambda: self.fail(error))
+
+    def fail(self, error: TotemError) -> None:
+        """Stops at once and says nothing more to anyone: silence is the one thing that is always true."""
+        self._log(logging.ERROR, "stopped", reason=str(error))
+        self._failure = self._failure or error
+        self._halt()
+
+    def _halt(self) -> None:
+        self._running = False
+
+    def _on_impostor(self, incarnation: int) -> None:
+        where = self._source[0]
+        number = self.config.processor
+        self._log(logging.ERROR, "another node uses this processor's number", number=number, where=where)
+        if now_us() - self.started_us < PROBATION_US:
+            self.fail(
+                NetworkError(
+                    f"processor = {self.config.processor}: the node at {where} has this number already; "
+                    "give each node a number of its own"
+                )
+            )
+
+        elif incarnation >= self.endpoint.incarnation:
+            self._live_again(incarnation)
+
+    def _live_again(self, incarnation: int) -> None:
+        """The others take the impostor for a later life of ours, and us for a ghost: outlive it."""
+        self._log(logging.WARNING, "starting a new life", incarnation=incarnation + 1)
+        self._stable["incarnation"] = incarnation
+        self.record.end_inputs()
+        self._timers = {timer: due for timer, due in self._timers.items() if callable(timer)}
+        self._to_self.clear()
+        self.configuration = None
+        self._make_endpoint()
+        self._last_token_seq = self._last_sent_seq = self._drops_seen = self._drops_logged = 0
+        self._feed("start")
+
+    def _on_path_refusal(self, fits: int) -> None:
+        self.call(lambda: self._limit_segments(fits))
+
+    def _limit_segments(self, fits: int) -> None:
+        if fits < self.segment_bytes:
+            self._log(
+                logging.WARNING, "segments are too long for the path", bytes=self.segment_bytes, now=fits
+            )
+            self.segment_bytes = fits
+            self._feed("limit_segments", fits)
+
+    def _note_lag(self, late_us: int) -> None:
+        if self.meters.lag.note(late_us):
+            self._log(logging.WARNING, "kept from running", ms=late_us // 1000)
+
+    # Once in a while
+
+    def _keep_house(self, now: int) -> None:
+        self.meters.tick(now)
+        self.record.flush()
+        if not self.config.network.segment_bytes:
+            self._follow_interface()
+        self._report_drops()
+        self._report_once("going on without offload", self.sockets.offload.reason)
+        self._report_once("going on without a trace", self.record.failure)
+        if self._resolver is not None:
+            self._report_once("peers_dns is not resolved", self._resolver.failure)
+
+    def _follow_interface(self) -> None:
+        try:
+            fits = self.sockets.segment_bytes
+        except OSError as error:
+            name = self.sockets.interface.name
+            self.fail(NetworkError(f"interface {name}: {error.strerror}; start the node when it is back"))
+        else:
+            self._limit_segments(fits)
+
+    def _report_drops(self) -> None:
+        if self.endpoint.drops != self._drops_logged:
+            self._drops_logged = self.endpoint.drops
+            reasons = dict(self.endpoint.dropped)
+            self._log(logging.WARNING, "packets dropped", last_from=self._drop_source[0], reasons=reasons)
+
+    def _report_once(self, what: str, reason: str) -> None:
+        if reason and reason not in self._reported:
+            self._reported.add(reason)
+            self._log(logging.WARNING, what, reason=reason)
+
+    def _log(self, level: int, name: str, **fields: Any) -> None:
+        event(self._logger, level, name, processor=self.config.processor, **fields)
+
+
+def fit_to_sockets(ring: RingConfig, sockets: Sockets, logger: logging.Logger) -> RingConfig:
+    """The ring's settings with what only the sockets know: the segment size, and a window that fits them."""
+    room = sockets.receive_buffer_bytes
+    ring = replace(ring, segment_bytes=sockets.segment_bytes)
+    if room >= ring.window_bytes:
+        return ring
+    if room < ring.packet_bytes_max:
+        raise ConfigurationError(
+            f"receive_buffer_bytes: the kernel gives {room} bytes, too few for one packet of "
+            f"packet_bytes_max = {ring.packet_bytes_max}: {_remedy(sockets, ring)}"
+        )
+    event(
+        logger,
+        logging.WARNING,
+        "receive buffer smaller than the window: window lowered to it",
+        receive_buffer_bytes=room,
+        window_bytes=ring.window_bytes,
+        remedy=_remedy(sockets, ring),
+    )
+    return replace(ring, window_bytes=room, each_time_bytes=min(ring.each_time_bytes, room))
+
+
+def _remedy(sockets: Sockets, ring: RingConfig) -> str:
+    if sockets.asked_buffer_bytes < ring.window_bytes:
+        return f"set receive_buffer_bytes = {ring.window_bytes}"
+    return f"sysctl -w net.core.rmem_max={ring.window_bytes}"

@@ -1,0 +1,110 @@
+"""What a node writes down of itself: the trace, in its spool, and its inputs, for replay.
+
+A trace's times are the wall clock's at the start plus what the steady clock has counted since: rows of
+several hosts can be laid side by side, and a step of the clock does not bend a trace.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from totempole.effects import Effect
+from totempole.errors import TraceError
+from totempole.runtime.config import NodeConfig
+from totempole.runtime.recording import InputRecorder, recording_header
+from totempole.srp.config import RingConfig
+from totempole.trace.recorder import Recorder
+from totempole.trace.schema import LEVELS
+
+if TYPE_CHECKING:
+    from totempole.trace.spool import Spool
+
+
+class NodeRecord:
+    def __init__(
+        self,
+        config: NodeConfig,
+        ring_config: RingConfig,
+        stable: Mapping[str, int],
+        key_ids: Sequence[int],
+    ) -> None:
+        self.failure = ""
+        """Why nothing is written down any more."""
+        self._inputs: InputRecorder | None = None
+        self.trace_kinds = LEVELS.get(config.trace.level, frozenset())
+        self._spool: Spool | None = None
+        self._recorder: Recorder | None = None
+        self._wall_us = time.time_ns() // 1000 - time.monotonic_ns() // 1000
+        if self.trace_kinds:
+            self._open_trace(config)
+        if config.trace.inputs:
+            header = recording_header(config.processor, ring_config, stable, self.trace_kinds, key_ids)
+            config.trace_directory.mkdir(parents=True, exist_ok=True)
+            name = f"inputs-{config.processor}-{stable.get('incarnation', 0) + 1}.totem"
+            self._inputs = InputRecorder(config.trace_directory / name, header)
+
+    def _open_trace(self, config: NodeConfig) -> None:
+        # Only a node that traces loads pyarrow.
+        from totempole.trace.spool import Spool
+
+        run, me = config.trace_run, config.processor
+        self._spool = spool = Spool(config.trace_directory, run, me)
+        self._recorder = Recorder(run, me, config.trace.level, spool)
+        self._recorder.step = spool.last_step
+
+    def begin(self, incarnation: int) -> None:
+        if self._recorder is not None:
+            self._recorder.incarnation = incarnation
+            self._recorder.record(self._now_us(), "restart", layer="runtime")
+
+    def end_inputs(self) -> None:
+        """A new life of the processor cannot be replayed as the old one."""
+        with self._going_on_without():
+            if self._inputs is not None:
+                self._inputs.close()
+            self._inputs = None
+
+    def left(self) -> None:
+        """So that what was not delivered here is not missed (checkers)."""
+        if self._recorder is not None:
+            with self._going_on_without():
+                self._recorder.record(self._now_us(), "leave", layer="runtime")
+
+    def input(self, method: str, now_us: int, arguments: tuple[Any, ...], effects: list[Effect]) -> None:
+        if self._inputs is not None:
+            with self._going_on_without():
+                self._inputs.record(method, now_us, arguments, effects)
+
+    def effects(self, now_us: int, effects: Iterable[Effect]) -> None:
+        if self._recorder is not None:
+            with self._going_on_without():
+                self._recorder.effects(now_us + self._wall_us, effects)
+
+    def flush(self) -> None:
+        with self._going_on_without():
+            if self._spool is not None:
+                self._spool.flush()
+            if self._inputs is not None:
+                self._inputs.flush()
+
+    def close(self) -> None:
+        with self._going_on_without():
+            if self._inputs is not None:
+                self._inputs.close()
+            if self._spool is not None:
+                self._spool.close()
+
+    @contextmanager
+    def _going_on_without(self) -> Iterator[None]:
+        """A trace that cannot be written ends as a legal prefix; the node orders messages all the same."""
+        try:
+            yield
+        except TraceError as error:
+            self.failure = str(error)
+            self._spool = self._recorder = self._inputs = None
+
+    def _now_us(self) -> int:
+        return time.monotonic_ns() // 1000 + self._wall_us

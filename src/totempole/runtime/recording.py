@@ -1,0 +1,396 @@
+"""A node's inputs in a file: what was fed to its protocol, in order, to be fed again (`replaying`).
+
+    TOTEMREC, version u32
+    frames: length u32, CRC-32 u32, body
+        first: the header, JSON: processor, ring settings, stable values, kinds traced, ids of keys
+        then each input: method u8 (its place in the header's list), own time i64, CRC-32 of the effects
+            that it had u32, arguments
+        last: 255 and why it ended. A file without it was cut off, which makes it a legal prefix.
+
+An argument is a letter and its value: I, a number (length u8, two's complement); B, bytes (length u32); T, a
+tuple (count u32, arguments); K, a keyring (count u8, ids u8). Never a key. But what was submitted is in it as
+it was, so the file is its owner's alone.
+
+All numbers are big-endian.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from struct import Struct, error
+from types import TracebackType
+from typing import IO, Any, NamedTuple, Self
+
+from totempole.effects import Deliver, Effect, Transmit
+from totempole.errors import ConfigurationError, TraceError
+from totempole.srp.config import RingConfig
+from totempole.srp.states import Timer
+from totempole.types import ProcessorId, Service
+from totempole.wire.seal import Keyring
+
+MAGIC = b"TOTEMREC"
+VERSION = 1
+
+METHODS = (
+    "start",
+    "receive",
+    "receive_burst",
+    "expire",
+    "persisted",
+    "submit",
+    "leave",
+    "limit_segments",
+    "rekey",
+)
+"""All that a replay may call. The header lists those that its file was written with."""
+
+ENUMS: Mapping[tuple[str, int], type] = {("expire", 0): Timer, ("submit", 1): Service}
+"""Arguments that are numbers in the file and something better in the protocol, by method and place."""
+
+BYTES_MAX = 2**30
+"""A recording stops at so many bytes, with a mark and a line in the log."""
+BUFFER_BYTES = 262_144
+"""Gathered before they are written: what a killed node loses of its recording, at most."""
+FRAME_BYTES_MAX = 2**26
+"""A frame that claims more is damaged."""
+
+ENDED_CLOSED = "closed"
+ENDED_FULL = "bytes_max was reached"
+ENDED_CUT = "cut off"
+
+_END = 255
+_U8 = Struct(">B")
+_U32 = Struct(">I")
+_FRAME = Struct(">II")
+_INPUT = Struct(">BqI")
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingHeader:
+    """What it takes to make the protocol object that was recorded, but for its keys."""
+
+    processor: ProcessorId
+    config: RingConfig
+    stable: Mapping[str, int]
+    trace_kinds: frozenset[str]
+    key_ids: tuple[int, ...] = ()
+    """The ids of the keyring at the start, the active one first; none: unsealed."""
+
+
+def recording_header(
+    processor: ProcessorId,
+    config: RingConfig,
+    stable: Mapping[str, int],
+    trace_kinds: Iterable[str],
+    key_ids: Iterable[int] = (),
+) -> RecordingHeader:
+    return RecordingHeader(processor, config, dict(stable), frozenset(trace_kinds), tuple(key_ids))
+
+
+class RecordedInput(NamedTuple):
+    method: str
+    now_us: int
+    arguments: tuple[Any, ...]
+    """Keyrings are KeyIds."""
+    digest: int
+
+
+class KeyIds(tuple[int, ...]):
+    """Stands in a recording for the keyring of these keys."""
+
+    __slots__ = ()
+
+
+def effects_digest(effects: Iterable[Effect]) -> int:
+    """CRC-32 over a canonical text of the effects, in order; bytes count as they are, not as text.
+
+    A Transmit's `packet` is left out: its bytes say the same.
+    """
+    crc = 0
+    for effect in effects:
+        if type(effect) is Transmit:
+            sizes = [(len(burst.data), burst.segment_bytes) for burst in effect.bursts]
+            crc = zlib.crc32(f"Transmit {effect.to} {int(effect.channel)} {sizes}".encode(), crc)
+            for burst in effect.bursts:
+                crc = zlib.crc32(burst.data, crc)
+        elif type(effect) is Deliver:
+            crc = zlib.crc32(repr(effect._replace(payload=b"")).encode(), crc)
+            crc = zlib.crc32(effect.payload, crc)
+        else:
+            crc = zlib.crc32(repr(effect).encode(), crc)
+    return crc
+
+
+# Writing
+
+
+class InputRecorder:
+    """Appends inputs to a new file. `ended` says why it takes no more; None while it does."""
+
+    def __init__(self, path: Path, header: RecordingHeader, bytes_max: int = BYTES_MAX) -> None:
+        self.path = path
+        self.ended: str | None = None
+        self._bytes_max = bytes_max
+        self._pieces: list[bytes] = []
+        self._waiting_bytes = 0
+        self._written_bytes = 0
+        try:
+            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise _cannot_write(path, error) from error
+        self._put(MAGIC + _U32.pack(VERSION))
+        self._put(_framed(_header_bytes(header)))
+        self.flush()
+
+    def record(self, method: str, now_us: int, arguments: Sequence[Any], effects: Iterable[Effect]) -> None:
+        """One input and what it led to. Does nothing once the recording has ended."""
+        if self.ended is not None:
+            return
+        body = _INPUT.pack(_NUMBERS[method], now_us, effects_digest(effects)) + b"".join(_encoded(arguments))
+        if self._written_bytes + self._waiting_bytes + _FRAME.size + len(body) > self._bytes_max:
+            _log.warning("%s: %d bytes recorded, and bytes_max allows no more", self.path, self._bytes_max)
+            self._end(ENDED_FULL)
+            return
+        self._put(_framed(body))
+        if self._waiting_bytes >= BUFFER_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Hands to the kernel what is gathered. After a failure the file ends where the last flush did."""
+        if self.ended is not None:
+            return
+        data = memoryview(b"".join(self._pieces))
+        end = self._written_bytes + len(data)
+        self._pieces.clear()
+        self._waiting_bytes = 0
+        try:
+            while data:
+                data = data[os.write(self._file, data) :]
+        except OSError as error:
+            os.ftruncate(self._file, self._written_bytes)
+            self._close(ENDED_CUT)
+            raise _cannot_write(self.path, error) from error
+        self._written_bytes = end
+
+    def close(self) -> None:
+        if self.ended is None:
+            self._end(ENDED_CLOSED)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _put(self, data: bytes) -> None:
+        self._pieces.append(data)
+        self._waiting_bytes += len(data)
+
+    def _end(self, why: str) -> None:
+        self._put(_framed(_U8.pack(_END) + why.encode()))
+        self.flush()
+        self._close(why)
+
+    def _close(self, why: str) -> None:
+        self.ended = why
+        os.close(self._file)
+
+
+_NUMBERS = {method: number for number, method in enumerate(METHODS)}
+
+
+def _framed(body: bytes) -> bytes:
+    return _FRAME.pack(len(body), zlib.crc32(body)) + body
+
+
+def _header_bytes(header: RecordingHeader) -> bytes:
+    config = {item.name: int(getattr(header.config, item.name)) for item in fields(header.config)}
+    values = {
+        "processor": header.processor,
+        "config": config,
+        "stable": dict(header.stable),
+        "trace_kinds": sorted(header.trace_kinds),
+        "key_ids": header.key_ids,
+        "methods": METHODS,
+    }
+    return json.dumps(values, sort_keys=True).encode()
+
+
+def _encoded(arguments: Sequence[Any]) -> Iterator[bytes]:
+    for value in arguments:
+        if isinstance(value, int):
+            size = value.bit_length() // 8 + 1
+            yield b"I" + _U8.pack(size) + value.to_bytes(size, "big", signed=True)
+        elif isinstance(value, (bytes, bytearray, memoryview)):
+            yield b"B" + _U32.pack(len(value))
+            yield bytes(value)
+        elif isinstance(value, (tuple, list)):
+            yield b"T" + _U32.pack(len(value))
+            yield from _encoded(value)
+        elif isinstance(value, Keyring):
+            yield b"K" + bytes([len(value.keys), *(key.id for key in value.keys)])
+        else:
+            raise TypeError(f"a recording has no place for an argument of type {type(value).__name__}")
+
+
+def _cannot_write(path: Path, error: OSError) -> TraceError:
+    return TraceError(
+        f"{path}: inputs cannot be recorded ({error}): free some space, or name another directory"
+    )
+
+
+# Reading
+
+
+class RecordingReader:
+    """The header at once, then each input by iterating; after the last, `ended` says why it is the last."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.ended: str | None = None
+        self._file: IO[bytes] = _open(path)
+        try:
+            self.header, self._methods = self._read_header()
+        except BaseException:
+            self._file.close()
+            raise
+
+    def __iter__(self) -> Iterator[RecordedInput]:
+        with self._file:
+            while self.ended is None:
+                body = self._frame()
+                if body is None:
+                    self.ended = ENDED_CUT
+                elif body[0] == _END:
+                    self.ended = body[1:].decode("utf-8", "replace")
+                else:
+                    yield self._input(body)
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _input(self, body: bytes) -> RecordedInput:
+        try:
+            return _decoded_input(body, self._methods)
+        except (error, IndexError, ValueError) as problem:
+            raise self._damaged(str(problem)) from None
+
+    def _frame(self) -> bytes | None:
+        """None at the end of the file, also if that is in the middle of a frame."""
+        prefix = self._file.read(_FRAME.size)
+        if len(prefix) < _FRAME.size:
+            return None
+        length, checksum = _FRAME.unpack(prefix)
+        if length > FRAME_BYTES_MAX:
+            raise self._damaged(f"a frame of {length} bytes")
+        body = self._file.read(length)
+        # No frame is empty: zeros are room that a power cut left unwritten.
+        if not length or len(body) < length:
+            return None
+        if zlib.crc32(body) != checksum:
+            raise self._damaged("a wrong checksum")
+        return body
+
+    def _read_header(self) -> tuple[RecordingHeader, list[str]]:
+        start = self._file.read(len(MAGIC) + _U32.size)
+        if len(start) < len(MAGIC) + _U32.size or not start.startswith(MAGIC):
+            raise TraceError(f"{self.path}: not a recording of a node's inputs")
+        (version,) = _U32.unpack_from(start, len(MAGIC))
+        if version != VERSION:
+            raise TraceError(
+                f"{self.path}: the recording has version {version} and this program reads version {VERSION}; "
+                "read it with the version that wrote it"
+            )
+        body = self._frame()
+        if body is None:
+            raise TraceError(f"{self.path}: cut off within its header; nothing can be replayed")
+        return _decoded_header(body, self.path)
+
+    def _damaged(self, what: str) -> TraceError:
+        return TraceError(f"{self.path}: damaged before byte {self._file.tell()} ({what})")
+
+
+def _open(path: Path) -> IO[bytes]:
+    try:
+        return open(path, "rb")
+    except OSError as error:
+        raise TraceError(f"{path}: cannot be read ({error.strerror})") from error
+
+
+def _decoded_header(body: bytes, path: Path) -> tuple[RecordingHeader, list[str]]:
+    try:
+        values = json.loads(body)
+        header = RecordingHeader(
+            values["processor"],
+            _config(values["config"]),
+            values["stable"],
+            frozenset(values["trace_kinds"]),
+            tuple(values["key_ids"]),
+        )
+        methods = list(values["methods"])
+    except (KeyError, TypeError, ValueError, ConfigurationError) as problem:
+        raise TraceError(f"{path}: its header cannot be used ({problem})") from None
+    unknown = sorted(set(methods) - set(METHODS))
+    if unknown:
+        raise TraceError(f"{path}: it has inputs {unknown[0]!r}, which this version's protocol does not take")
+    return header, methods
+
+
+def _config(values: Mapping[str, Any]) -> RingConfig:
+    """Every setting must be there: a default of today may not be the default that was recorded."""
+    kinds: dict[str, Any] = {item.name: type(item.default) for item in fields(RingConfig)}
+    for name in sorted(kinds.keys() ^ values.keys()):
+        whose = "the recording" if name in values else "this version"
+        raise ValueError(f"only {whose} has the ring setting {name!r}")
+    return RingConfig(**{name: kinds[name](value) for name, value in values.items()})
+
+
+def _decoded_input(body: bytes, methods: Sequence[str]) -> RecordedInput:
+    number, now_us, digest = _INPUT.unpack_from(body)
+    method = methods[number]
+    place, found = _INPUT.size, []
+    while place < len(body):
+        value, place = _decoded(body, place)
+        found.append(value)
+    arguments = tuple(
+        ENUMS[method, index](value) if (method, index) in ENUMS else value
+        for index, value in enumerate(found)
+    )
+    return RecordedInput(method, now_us, arguments, digest)
+
+
+def _decoded(body: bytes, place: int) -> tuple[Any, int]:
+    """The argument that begins here, and where the next one does."""
+    tag, place = body[place : place + 1], place + 1
+    if tag == b"T":
+        (count,) = _U32.unpack_from(body, place)
+        place += _U32.size
+        items = []
+        for _ in range(count):
+            item, place = _decoded(body, place)
+            items.append(item)
+        return tuple(items), place
+    length = _U32 if tag == b"B" else _U8
+    (size,) = length.unpack_from(body, place)
+    place += length.size
+    data = body[place : place + size]
+    if len(data) < size:
+        raise ValueError("an argument longer than its frame")
+    match tag:
+        case b"B":
+            return data, place + size
+        case b"I":
+            return int.from_bytes(data, "big", signed=True), place + size
+        case b"K":
+            return KeyIds(data), place + size
+    raise ValueError(f"an argument of unknown type {tag!r}")

@@ -1,0 +1,86 @@
+"""A node as a process: a driver without a program above it, that signals can stop and reload."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from totempole.effects import Deliver, InstallConfiguration, SafeUpTo
+from totempole.errors import ConfigurationError, NetworkError, TotemError
+from totempole.groups import Batch
+from totempole.runtime import keyring
+from totempole.runtime.config import NodeConfig
+from totempole.runtime.driver import Driver
+from totempole.runtime.logs import event
+from totempole.runtime.snapshot import snapshot
+from totempole.wire.seal import Keyring
+
+EXIT_LEFT, EXIT_MISCONFIGURED, EXIT_FAILED = 0, 2, 3
+
+
+class NoApplication:
+    """Takes part in the ring, and keeps nothing of what it orders."""
+
+    def delivered(self, packet: Deliver, messages: Batch) -> None: ...
+
+    def installed(self, installed: InstallConfiguration) -> None: ...
+
+    def safe(self, up_to: SafeUpTo) -> None: ...
+
+    def ready(self) -> None: ...
+
+
+class Service:
+    """`run` blocks. `stop` and `reload` may be called from a signal handler or another thread."""
+
+    def __init__(self, config: NodeConfig, logger: logging.Logger) -> None:
+        self._config = config
+        self._logger = logger
+        self._stopping = False
+        self._driver = Driver(config, NoApplication(), logger, load_keyring(config, logger))
+
+    def run(self) -> int:
+        try:
+            self._driver.run()
+        except NetworkError:
+            return EXIT_MISCONFIGURED  # the driver has said why; starting again would not help
+        except TotemError:
+            return EXIT_FAILED
+        return EXIT_LEFT
+
+    def stop(self) -> None:
+        """Leaves the ring gracefully; the second time at once."""
+        if self._stopping:
+            self._driver.stop_at_once()
+        else:
+            self._stopping = True
+            self._driver.leave()
+
+    def reload(self) -> None:
+        """Reads the key file again. A file that cannot be used changes nothing."""
+        try:
+            keys = self._config.security.key_file and keyring.load(self._config.security.key_file)
+        except (TotemError, OSError) as error:
+            event(self._logger, logging.ERROR, "key file not reloaded", reason=str(error))
+            return
+        if keys:
+            self._driver.rekey(keys)
+            ids = tuple(key.id for key in keys.keys)
+            event(self._logger, logging.INFO, "key file reloaded", active=keys.active.id, keys=ids)
+
+    def close(self) -> None:
+        """For a service that is not run after all."""
+        self._driver.close()
+
+    def snapshot(self) -> dict[str, Any]:
+        return snapshot(self._driver)
+
+
+def load_keyring(config: NodeConfig, logger: logging.Logger) -> Keyring | None:
+    """The keys, or None when the configuration says in so many words that there is no seal."""
+    if config.security.key_file is not None:
+        return keyring.load(config.security.key_file)
+    if not config.security.unsealed:
+        raise ConfigurationError("key_file is missing: give one, or set unsealed = true")
+    event(logger, logging.WARNING, "running unsealed: whoever reaches the ports can forge messages")
+    return None

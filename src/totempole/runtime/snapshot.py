@@ -1,0 +1,85 @@
+"""A node's state as one plain document, for `totem status`, metrics and programs (fields: status.py)."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import Any
+
+from totempole.runtime.driver import Driver, now_us
+from totempole.types import Configuration
+
+
+def snapshot(driver: Driver) -> dict[str, Any]:
+    """May be taken on any thread: every value is read once, and none is changed."""
+    config, meters, sockets, endpoint = driver.config, driver.meters, driver.sockets, driver.endpoint
+    rates, configuration = meters.rates, driver.configuration
+    refused = dict(sockets.refused)
+    overflowed = sockets.overflowed()
+    if overflowed:
+        refused["receive buffer full"] = overflowed
+    return {
+        "processor": config.processor,
+        "cluster_id": config.ring.cluster_id,
+        "version": version("totempole"),
+        "state": endpoint.state.name.lower(),
+        "ring": str(endpoint.machine.installed.ring_id),
+        "ring_kind": config.ring.ring_kind.name.lower(),
+        "members": list(configuration.members) if configuration else [],
+        "uptime_s": (now_us() - driver.started_us) // 1_000_000,
+        "transport": config.network.transport,
+        "address": f"{sockets.own[0]} port {sockets.own[1]}",
+        "sealed": driver.sealed,
+        "key_ids": list(driver.key_ids),
+        "segment_bytes": driver.segment_bytes,
+        "offload": {
+            "send": sockets.offload.send,
+            "receive": sockets.offload.receive,
+            "reason": sockets.offload.reason,
+        },
+        "rotation_us": meters.rotations.summary(),
+        "rotation_histogram": meters.rotations.histogram(),
+        "rates": {
+            "messages_per_s": rates["messages_delivered"],
+            "packets_per_s": rates["packets_delivered"],
+            "bytes_per_s": rates["bytes_delivered"],
+            "tokens_per_s": rates["tokens"],
+            "retransmissions_per_s": rates["retransmissions"],
+        },
+        "totals": dict(meters.totals()),
+        "dropped": dict(endpoint.dropped),
+        "kernel_refused": refused,
+        "queue": {
+            "send": endpoint.queued,
+            "send_max": driver.ring_config.send_queue_max,
+            "application": driver.outbox.bytes,
+        },
+        "timeouts_us": endpoint.timeouts,
+        "lag": {
+            "last_ms": meters.lag.last_us / 1000,
+            "max_ms": meters.lag.longest_us / 1000,
+            "alarms": meters.lag.alarms,
+        },
+        "receive_buffer_bytes": {
+            "asked": config.network.receive_buffer_bytes,
+            "got": sockets.receive_buffer_bytes,
+            "window": driver.ring_config.window_bytes,
+        },
+        "configuration_changes": meters.configuration_changes,
+        "last_configuration": _configuration(configuration, driver),
+        "trace": {
+            "level": config.trace.level,
+            "inputs": config.trace.inputs,
+            "failure": driver.record.failure,
+        },
+    }
+
+
+def _configuration(configuration: Configuration | None, driver: Driver) -> dict[str, Any]:
+    if configuration is None:
+        return {}
+    return {
+        "kind": configuration.kind.value,
+        "id": str(configuration.id),
+        "members": list(configuration.members),
+        "ago_s": (now_us() - driver.installed_us) // 1_000_000,
+    }

@@ -1,0 +1,256 @@
+"""A node's sockets: one for the token, one or two for data, read and written without losing order.
+
+Data is sent from the socket that takes unicast data, so that whoever receives it learns where to answer; what
+comes by multicast needs a socket of its own. Sends wait when the send buffer is full, in order: nothing is
+dropped here. What the kernel refuses for another reason is counted by its name, and counts as lost on the
+way.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from ipaddress import ip_address
+from struct import pack, unpack
+from typing import NamedTuple
+
+from totempole.effects import Channel
+from totempole.errors import NetworkError
+from totempole.runtime import offload as offloading
+from totempole.runtime.config import NetworkConfig
+from totempole.runtime.interface import (
+    DATAGRAM_MAX,
+    family_of,
+    find_interface,
+    path_segment_bytes,
+    segment_bytes,
+)
+from totempole.runtime.offload import REFUSALS, SEGMENTS_MAX, Offload, segment_option
+from totempole.segment import Burst
+
+READ_BYTES = 65_535
+_ANCILLARY_BYTES = 64
+_SO_SNDBUFFORCE, _SO_RCVBUFFORCE, _SO_MEMINFO = 32, 33, 55
+_MEMINFO_BYTES, _MEMINFO_DROPS = 36, 8
+SEND_WAIT_S = 1
+"""How long one attempt at a full send buffer lasts; then it is counted and tried again."""
+
+Address = tuple[str, int]
+
+
+class Read(NamedTuple):
+    """What one system call gave: datagrams back to back, `segment_bytes` each (0: a single one)."""
+
+    data: bytes
+    segment_bytes: int
+    source: Address
+
+
+class Sockets:
+    """Opened on construction; `close` ends them."""
+
+    def __init__(self, config: NetworkConfig) -> None:
+        self.family = family_of(config.address)
+        self.interface = find_interface(config.address)
+        self.own: Address = (str(ip_address(config.address)), config.port)
+        self.asked_buffer_bytes = config.receive_buffer_bytes
+        self.offload = Offload(send=config.offload == "auto", receive=config.offload == "auto")
+        if config.offload != "auto":
+            self.offload.reason = "switched off"
+        self.refused: Counter[str] = Counter()
+        """What the kernel refused to send, by the name of its error."""
+        self.waits = 0
+        """How often a full send buffer lasted for SEND_WAIT_S."""
+        self.giving_up = False
+        """Set by another thread, to have a send that waits give up."""
+        self.on_path_refusal: Callable[[int], None] = lambda _: None
+        """Told of the datagram size that a path takes when it refused a larger one."""
+        self._config = config
+        self._open: list[socket.socket] = []
+        try:
+            self.data = self._bound(self.own)
+            self.token = self._bound((config.address, config.port + 1))
+            self.multicast = self._joined_or_explained() if config.transport == "multicast" else None
+        except BaseException:
+            self.close()
+            raise
+        self.group: Address = (config.group, config.port)
+        self.receive_buffer_bytes = min(map(self._buffer_bytes, self.data_sockets))
+
+    @property
+    def data_sockets(self) -> list[socket.socket]:
+        return [self.data] if self.multicast is None else [self.multicast, self.data]
+
+    @property
+    def segment_bytes(self) -> int:
+        """The largest datagram that leaves the interface in one piece, or what is set by hand."""
+        return self._config.segment_bytes or segment_bytes(self.interface, self.family)
+
+    def close(self) -> None:
+        for sock in self._open:
+            sock.close()
+
+    # Opening
+
+    def _bound(self, address: Address, shared: bool = False) -> socket.socket:
+        sock = socket.socket(self.family, socket.SOCK_DGRAM)
+        self._open.append(sock)
+        sock.setblocking(True)  # whatever the program's default is
+        self._set_buffers(sock)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, pack("@ll", SEND_WAIT_S, 0))
+        offloading.enable_receive(sock, self.offload)
+        offloading.probe_send(sock, self.offload)
+        if shared:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            sock.bind(address)
+        except OSError as error:
+            raise NetworkError(
+                f"[network] address = {address[0]}, UDP port {address[1]}: {error.strerror}; "
+                f"{_way_out(error, address)}"
+            ) from error
+        return sock
+
+    def _set_buffers(self, sock: socket.socket) -> None:
+        wanted = (
+            (_SO_RCVBUFFORCE, socket.SO_RCVBUF, self._config.receive_buffer_bytes),
+            (_SO_SNDBUFFORCE, socket.SO_SNDBUF, self._config.send_buffer_bytes),
+        )
+        for force, ask, size in wanted:
+            try:
+                sock.setsockopt(socket.SOL_SOCKET, force, size)
+            except PermissionError:  # without CAP_NET_ADMIN the sysctl is the limit
+                sock.setsockopt(socket.SOL_SOCKET, ask, size)
+
+    @staticmethod
+    def _buffer_bytes(sock: socket.socket) -> int:
+        """The kernel doubles what it is asked for, and counts its own book-keeping against it."""
+        return sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // 2
+
+    def _joined_or_explained(self) -> socket.socket:
+        try:
+            return self._joined()
+        except OSError as error:
+            raise NetworkError(
+                f"[network] multicast_group = {self._config.group}: {self.interface.name} cannot join it "
+                f'({error.strerror}); choose another group, or transport = "mesh"'
+            ) from error
+
+    def _joined(self) -> socket.socket:
+        config, index, loop = self._config, self.interface.number, self.interface.loopback
+        sock = self._bound((config.group, config.port), shared=loop)
+        packed = ip_address(config.group).packed
+        if self.family == socket.AF_INET6:
+            level = socket.IPPROTO_IPV6
+            sock.setsockopt(level, socket.IPV6_JOIN_GROUP, packed + pack("@I", index))
+            self.data.setsockopt(level, socket.IPV6_MULTICAST_IF, index)
+            self.data.setsockopt(level, socket.IPV6_MULTICAST_HOPS, config.multicast_hops)
+            self.data.setsockopt(level, socket.IPV6_MULTICAST_LOOP, loop)
+        else:
+            level = socket.IPPROTO_IP
+            own = ip_address(config.address).packed
+            sock.setsockopt(level, socket.IP_ADD_MEMBERSHIP, packed + own + pack("@i", index))
+            self.data.setsockopt(level, socket.IP_MULTICAST_IF, packed + own + pack("@i", index))
+            self.data.setsockopt(level, socket.IP_MULTICAST_TTL, config.multicast_hops)
+            self.data.setsockopt(level, socket.IP_MULTICAST_LOOP, loop)
+        return sock
+
+    # Reading
+
+    @staticmethod
+    def read(sock: socket.socket) -> Read | None:
+        """What is there, or None."""
+        try:
+            data, ancillary, _, source = sock.recvmsg(READ_BYTES, _ANCILLARY_BYTES, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return None
+        except ConnectionError:
+            return None  # an ICMP answer to an earlier send: nobody was there
+        return Read(data, offloading.received_segment_bytes(ancillary) if ancillary else 0, source[:2])
+
+    def overflowed(self) -> int:
+        """Datagrams that found a receive buffer full."""
+        return sum(map(_drops, (*self.data_sockets, self.token)))
+
+    # Sending
+
+    def send(self, channel: Channel, bursts: tuple[Burst, ...], address: Address) -> None:
+        sock = self.token if channel else self.data
+        for burst in bursts:
+            if len(burst.data) <= burst.segment_bytes:
+                self._send_datagram(sock, burst.data, address)
+            else:
+                self._send_burst(sock, burst, address)
+
+    def _send_burst(self, sock: socket.socket, burst: Burst, address: Address) -> None:
+        data, size = burst
+        step = size * min(SEGMENTS_MAX, DATAGRAM_MAX[self.family] // size)
+        for start in range(0, len(data), step):
+            self._send_chunk(sock, Burst(data[start : start + step], size), address)
+
+    def _send_chunk(self, sock: socket.socket, chunk: Burst, address: Address) -> None:
+        if self.offload.send:
+            try:
+                self._wait_to_send(sock, chunk.data, segment_option(chunk.segment_bytes), address)
+                return
+            except (OSError, OverflowError) as error:
+                if getattr(error, "errno", None) not in REFUSALS:
+                    self._refuse(error)
+                    return
+                self._note_refused_burst(chunk, address, error)
+        for datagram in chunk.datagrams:
+            self._send_datagram(sock, datagram, address)
+
+    def _note_refused_burst(self, chunk: Burst, address: Address, error: Exception) -> None:
+        """Either the datagrams are too long for the path, or the device does not cut bursts."""
+        fits = self._path_segment_bytes(address)
+        if fits < chunk.segment_bytes:
+            self.on_path_refusal(fits)
+        else:
+            self.offload.refuse_send(f"UDP_SEGMENT to {address[0]}: {getattr(error, 'strerror', None)}")
+
+    def _path_segment_bytes(self, address: Address) -> int:
+        least = self.segment_bytes
+        if not ip_address(address[0]).is_multicast:
+            with suppress(OSError):  # no route any more: the path takes nothing, whatever its length
+                least = min(least, path_segment_bytes(self.family, address))
+        return least
+
+    def _send_datagram(self, sock: socket.socket, datagram: bytes, address: Address) -> None:
+        try:
+            self._wait_to_send(sock, datagram, [], address)
+        except (OSError, OverflowError) as error:  # the latter: a port that there is not
+            self._refuse(error)
+
+    def _wait_to_send(
+        self, sock: socket.socket, data: bytes, ancillary: list[tuple[int, int, bytes]], address: Address
+    ) -> None:
+        while True:
+            try:
+                sock.sendmsg((data,), ancillary, 0, address)
+                return
+            except BlockingIOError:
+                self.waits += 1
+                if self.giving_up:
+                    raise
+
+    def _refuse(self, error: OSError | OverflowError) -> None:
+        number = getattr(error, "errno", None) or errno.EINVAL
+        self.refused[errno.errorcode.get(number, str(number))] += 1
+
+
+def _drops(sock: socket.socket) -> int:
+    memory = sock.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, _MEMINFO_BYTES)
+    drops: int = unpack("@9I", memory)[_MEMINFO_DROPS]
+    return drops
+
+
+def _way_out(error: OSError, address: Address) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return f"another program, or another node, has it: `ss -lunp sport = :{address[1]}` names it"
+    if error.errno == errno.EADDRNOTAVAIL:
+        return "no interface of this host has it; `ip address` lists those that there are"
+    return "choose another address or port"

@@ -1,0 +1,153 @@
+"""How long a processor waits: timeouts that follow the ring's pace, and timers that cost nothing to move.
+
+000 sets its timeouts by hand. One setting cannot suit four processors on a fast network and thirty on slow
+ones, and one that suits the fast network breaks the ring up when load makes the token slow
+(docs/decisions/0007-timeouts-follow-the-ring.md). Here the settings are what the timeouts are at least:
+
+- token loss, join and consensus are stretched by one factor, such that the token may be away for `MARGIN`
+  times the slowest recent rotation;
+- token retransmission is stretched by the quickest recent rotation. By the slowest, one retransmission would
+  slow the rotation, which would delay the next retransmission, and so on up to the bound.
+
+Both factors lie between 1 and `timeout_stretch_max_percent`, and the second is never above the first, so that
+the timeouts keep the order in which the settings are.
+"""
+
+from __future__ import annotations
+
+from totempole.srp.config import RingConfig
+from totempole.srp.output import Output
+from totempole.srp.states import Timer
+
+MARGIN = 4
+"""For how many of the slowest recent rotations the token may be away before it counts as lost."""
+
+PERIOD_ROTATIONS = 32
+PERIOD_LOSSES = 8
+"""A period of measurement is so many rotations, and so many token loss timeouts, at least."""
+
+UNKNOWN = -1
+NEVER = 2**62
+
+
+class Timeouts:
+    """Measured from the token's leaving to its coming back, so without the time that it rests here.
+
+    The extremes of the present period and of the one before count. So a slow rotation stretches the timeouts
+    at once, and is forgotten within two periods.
+    """
+
+    __slots__ = (
+        "_before",
+        "_config",
+        "_left_us",
+        "_output",
+        "_quickest_us",
+        "_rotations",
+        "_since_us",
+        "_slowest_us",
+        "consensus_us",
+        "join_us",
+        "token_loss_us",
+        "token_retransmission_us",
+    )
+
+    def __init__(self, config: RingConfig, output: Output) -> None:
+        self._config = config
+        self._output = output
+        self._left_us = UNKNOWN
+        self._since_us = 0
+        self._rotations = 0
+        self._slowest_us = 0
+        self._quickest_us = NEVER
+        self._before = (0, NEVER)
+        """The slowest and the quickest rotation of the last period."""
+        self.token_loss_us = config.token_loss_us
+        self._derive()
+
+    def token_left(self, now_us: int, may_rest: bool = False) -> None:
+        """It is on its way. If it may rest somewhere, its absence says nothing about the ring's pace."""
+        self._left_us = UNKNOWN if may_rest else now_us
+
+    def token_came(self, now_us: int) -> None:
+        if self._left_us == UNKNOWN:
+            return
+        rotation_us = now_us - self._left_us
+        self._left_us = UNKNOWN
+        self._rotations += 1
+        if rotation_us > self._slowest_us or rotation_us < self._quickest_us:
+            self._slowest_us = max(self._slowest_us, rotation_us)
+            self._quickest_us = min(self._quickest_us, rotation_us)
+            self._derive()
+        elif self._rotations >= PERIOD_ROTATIONS:
+            self._end_period(now_us)
+
+    def new_ring(self) -> None:
+        """Its pace is not known yet. That a rotation was slow is remembered, that one was quick is not."""
+        self._left_us = UNKNOWN
+        self._quickest_us = NEVER
+        self._before = (self._before[0], NEVER)
+        self._derive()
+
+    def _end_period(self, now_us: int) -> None:
+        if now_us - self._since_us < PERIOD_LOSSES * self._config.token_loss_us:
+            return
+        self._before = (self._slowest_us, self._quickest_us)
+        self._since_us = now_us
+        self._rotations = self._slowest_us = 0
+        self._quickest_us = NEVER
+        self._derive()
+
+    def _derive(self) -> None:
+        config = self._config
+        slowest_us = max(self._slowest_us, self._before[0])
+        quickest_us = min(self._quickest_us, self._before[1], slowest_us)
+        percent = self._stretch(slowest_us)
+        before_us, self.token_loss_us = self.token_loss_us, config.token_loss_us * percent // 100
+        if self.token_loss_us > before_us:
+            self._output.branch("timeouts stretched")
+        self.join_us = config.join_us * percent // 100
+        self.consensus_us = config.consensus_us * percent // 100
+        self.token_retransmission_us = config.token_retransmission_us * self._stretch(quickest_us) // 100
+
+    def _stretch(self, rotation_us: int) -> int:
+        """In percent."""
+        wanted = 100 * MARGIN * rotation_us // self._config.token_loss_us
+        return min(max(100, wanted), self._config.timeout_stretch_max_percent)
+
+
+class LazyTimer:
+    """A timer that every packet may move.
+
+    Moving it later only notes the new instant. The driver's timer then runs out early, and is set again for
+    the rest of the time: one effect in a timeout instead of one in every packet.
+    """
+
+    __slots__ = ("_armed_us", "_output", "_timer", "due_us")
+
+    def __init__(self, timer: Timer, output: Output) -> None:
+        self._timer = timer
+        self._output = output
+        self._armed_us = NEVER
+        """When the driver's timer runs out."""
+        self.due_us = NEVER
+
+    def set(self, after_us: int) -> None:
+        self.due_us = due_us = self._output.now_us + after_us
+        if due_us < self._armed_us:
+            self._armed_us = due_us
+            self._output.set_timer(self._timer, after_us)
+
+    def cancel(self) -> None:
+        self.due_us = NEVER
+
+    def ran_out(self) -> bool:
+        """The driver's timer has: is this one due?"""
+        self._armed_us = NEVER
+        left_us = self.due_us - self._output.now_us
+        if left_us <= 0:
+            self.due_us = NEVER
+            return True
+        if self.due_us != NEVER:
+            self.set(left_us)
+        return False

@@ -1,0 +1,427 @@
+"""`totem node` and `totem status`: settings, checks, signals, systemd, and a node that really runs."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from status_document import healthy
+from totempole.cli import main
+from totempole.cli import status as status_command
+from totempole.cli.output import Screen
+from totempole.runtime import daemon, keyring, logs
+from totempole.runtime.config import NetworkConfig, NodeConfig, SecurityConfig
+from totempole.runtime.status import SOCKET_NAME, StatusError, StatusServer, read_status
+
+LIMIT_S = 60
+LOGGER = logging.getLogger("totempole.test.node")
+
+
+def free_port() -> int:
+    """A UDP port of loopback that is free, with the one after it."""
+    while True:
+        with (
+            socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as first,
+            socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as second,
+        ):
+            first.bind(("127.0.0.1", 0))
+            port: int = first.getsockname()[1]
+            try:
+                second.bind(("127.0.0.1", port + 1))
+            except (OSError, OverflowError):
+                continue
+            return port
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "node.toml"
+    path.write_text(
+        'processor = 1\ndirectory = "state"\n'
+        f'[network]\naddress = "127.0.0.1"\nport = {free_port()}\n[security]\nunsealed = true\n'
+    )
+    return path
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Callable[[dict[str, Any]], Path]]:
+    servers = []
+
+    def serve(document: dict[str, Any]) -> Path:
+        servers.append(StatusServer(tmp_path, lambda: document, LOGGER))
+        return tmp_path
+
+    yield serve
+    for server in servers:
+        server.close()
+
+
+# Settings
+
+
+def test_the_printed_settings_are_a_file(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["node", "--print-config"]) == 0
+    assert "\nport = 5400\n" in capsys.readouterr().out
+
+
+def test_the_effective_settings(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["node", "--config", str(file), "--set", "processor=9", "--print-config"]) == 0
+    text = capsys.readouterr().out
+    assert "\nprocessor = 9\n" in text
+    file.write_text(text)
+    assert NodeConfig.load(file).processor == 9
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["node"], "totem: node: --config FILE is missing"),
+        (["node", "--config", "/no/such.toml"], "totem: /no/such.toml: no such file"),
+        (["status", "--directory", "/no/such"], "totem: /no/such/status.sock: no such socket: no node runs"),
+        (["status", "--config", "a", "--directory", "b"], "totem: status: give --config or --directory"),
+    ],
+)
+def test_mistakes_are_one_line(
+    arguments: list[str], problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    found = capsys.readouterr()
+    assert found.err.startswith(problem)
+    assert found.err.count("\n") == 1
+
+
+# --check
+
+
+def test_a_check_says_what_would_be_opened(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["node", "--config", str(file), "--check"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "1 of cluster 1, classic ring" in text
+    assert "UDP 127.0.0.1 port" in text
+    assert "whoever reaches the ports can forge messages" in text
+    assert "Ready to run." in text
+    assert not (tmp_path / "state").exists()
+
+
+def test_a_check_reads_the_keys(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    keyring.create(tmp_path / "totem.key")
+    file.write_text(file.read_text().replace("unsealed = true", 'key_file = "totem.key"'))
+    assert main(["node", "--config", str(file), "--check"]) == 0
+    assert "totem.key: key 1 active" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_check_names_what_stands_against_it(file: Path, tmp_path: Path) -> None:
+    (tmp_path / "totem.key").write_text("no key\n")
+    (tmp_path / "totem.key").chmod(0o600)
+    (tmp_path / "state").write_text("")
+    file.write_text(file.read_text().replace("unsealed = true", 'key_file = "totem.key"'))
+    port = NodeConfig.load(file, ["directory=other"]).network.port
+    out = tmp_path / "check.json"
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+        taken.bind(("127.0.0.1", port + 1))
+        assert main(["node", "--config", str(file), "--check", "--json", str(out)]) == 1
+    found = json.loads(out.read_text())
+    problems = {row["what"]: row["problem"] for row in found["findings"] if row["problem"]}
+    assert found["holds"] is False
+    assert "it is a file: name a directory" in problems["places"]
+    assert f"{tmp_path / 'totem.key'}, line 1" in problems["seal"]
+    assert f"UDP port {port + 1}: Address already in use" in problems["sockets"]
+
+
+def test_a_check_resolves_the_peers(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    mesh = ["--set", "network.transport=mesh", "--set", 'network.peers=["2@127.0.0.2"]']
+    assert (
+        main(["node", "--config", str(file), *mesh, "--set", "network.peers_dns=localhost", "--check"]) == 0
+    )
+    text = " ".join(capsys.readouterr().out.split())
+    assert "2@127.0.0.2:" in text
+    assert "localhost: 127.0.0.1" in text
+
+
+def test_a_check_leaves_a_running_nodes_sockets_alone(
+    file: Path, served: Callable[[dict[str, Any]], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory = served(healthy())
+    assert main(["node", "--config", str(file), "--set", f"directory={directory}", "--check"]) == 0
+    assert "not tried: a node with this directory is running" in " ".join(capsys.readouterr().out.split())
+
+
+# Status
+
+
+def test_the_page(served: Callable[[dict[str, Any]], Path], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status", "--directory", str(served(healthy()))]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    for part in (
+        "node 1 of cluster 7, up 1 h 2 min, totempole 0.1.0",
+        "state operational",
+        "ring 12@1, classic, installed 1 min 30 s ago; 3 configuration changes",
+        "members 1 2 3",
+        "multicast at 10.0.0.1 port 5400, datagrams of 1,472 bytes, offload send and receive",
+        "seal key 1 active, key 2 accepted too",
+        "rotation last 180 µs, median 200 µs, 99 % below 500 µs, longest 12.3 ms",
+        "rates 142,000 messages/s, 95.0 MB/s",
+        "queues 3 of 300 packets wait for the token, 17,000 bytes for a packet",
+        "timeouts token loss 100 ms",
+        "dropped none",
+    ):
+        assert part in text
+    assert "!" not in text
+
+
+def test_the_page_warns(served: Callable[[dict[str, Any]], Path], capsys: pytest.CaptureFixture[str]) -> None:
+    document = healthy() | {
+        "state": "gather",
+        "sealed": False,
+        "offload": {"send": False, "receive": True, "reason": "UDP_SEGMENT: Protocol not available"},
+        "dropped": {"cluster": 12, "stale join": 3},
+        "kernel_refused": {"ENETUNREACH": 1_234},
+        "lag": {"alarms": 2},
+        "receive_buffer_bytes": {"asked": 8_388_608, "got": 212_992, "window": 212_992},
+    }
+    assert main(["status", "--directory", str(served(document))]) == 1
+    text = " ".join(capsys.readouterr().out.split())
+    for part in (
+        "! not operational: gather",
+        "! unsealed: whoever reaches",
+        "! no UDP offload: UDP_SEGMENT: Protocol not available",
+        "! packets dropped, cluster: another cluster uses this network and port",
+        "! the kernel refused 1,234 packets: ENETUNREACH",
+        "! kept from running 2 times",
+        "! receive buffers are smaller than asked for: raise net.core.rmem_max",
+        "dropped cluster 12, stale join 3",
+    ):
+        assert part in text
+
+
+def test_a_document_that_says_little_is_shown(
+    served: Callable[[dict[str, Any]], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["status", "--directory", str(served({}))]) == 1
+    assert "unknown" in capsys.readouterr().out
+
+
+def test_the_document_as_it_is(
+    served: Callable[[dict[str, Any]], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["status", "--directory", str(served(healthy())), "--json", "-"]) == 0
+    assert json.loads(capsys.readouterr().out) == healthy()
+
+
+def test_the_settings_name_the_directory(
+    file: Path, tmp_path: Path, served: Callable[[dict[str, Any]], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    file.write_text(file.read_text().replace('"state"', f'"{served(healthy())}"'))
+    assert main(["status", "--config", str(file)]) == 0
+    assert "12@1" in capsys.readouterr().out
+
+
+def test_watching_goes_on_until_interrupted(capsys: pytest.CaptureFixture[str]) -> None:
+    answers: list[Any] = [StatusError("nobody answers"), healthy() | {"state": "gather"}, healthy()]
+
+    def read() -> dict[str, Any]:
+        answer = answers.pop(0)
+        if isinstance(answer, StatusError):
+            raise answer
+        return dict(answer)
+
+    def pause(_seconds: float) -> None:
+        if not answers:
+            raise KeyboardInterrupt
+
+    assert status_command.watch(Screen(), read, pause) == 0
+    assert "12@1" in capsys.readouterr().out
+
+
+# Signals and systemd, with a service that only waits
+
+
+class Waiting:
+    """Runs until it is told to stop; notes what it is told."""
+
+    def __init__(self, on_start: Callable[[], None] = lambda: None) -> None:
+        self.told: list[str] = []
+        self._on_start = on_start
+        self._told = threading.Event()
+
+    def run(self) -> int:
+        self._on_start()
+        while "stop" not in self.told:
+            assert self._told.wait(LIMIT_S)
+            self._told.clear()
+        return 0
+
+    def stop(self) -> None:
+        self.told.append("stop")
+        self._told.set()
+
+    def reload(self) -> None:
+        self.told.append("reload")
+        self._told.set()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    def snapshot(self) -> dict[str, Any]:
+        return healthy()
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> NodeConfig:
+    return NodeConfig(
+        processor=1,
+        directory=tmp_path,
+        network=NetworkConfig(address="127.0.0.1"),
+        security=SecurityConfig(unsealed=True),
+    )
+
+
+def test_signals_reach_the_service_and_all_is_put_back(config: NodeConfig) -> None:
+    before = [signal.getsignal(number) for number in daemon.SIGNALS]
+    threads = threading.active_count()
+
+    def start() -> None:
+        assert read_status(config.directory) == healthy()
+        os.kill(os.getpid(), signal.SIGHUP)
+
+    service = Waiting(start)
+    stream = io.StringIO()
+    logger = logs.start_logging("info", "text", stream)
+    try:
+        assert daemon.run_daemon(service, config, logger) == 0
+    finally:
+        logs.stop_logging()
+    assert service.told == ["reload", "stop"]
+    assert stream.getvalue().endswith("info    stopping signal=SIGTERM how=gracefully\n")
+    assert [signal.getsignal(number) for number in daemon.SIGNALS] == before
+    assert signal.set_wakeup_fd(-1) == -1
+    assert threading.active_count() == threads
+    assert not (config.directory / SOCKET_NAME).exists()
+
+
+@pytest.mark.parametrize("abstract", [False, True])
+def test_systemd_is_told(
+    config: NodeConfig, tmp_path: Path, abstract: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"@{tmp_path}" if abstract else str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+        listener.bind(f"\0{tmp_path}" if abstract else name)
+        listener.settimeout(LIMIT_S)
+        monkeypatch.setenv("NOTIFY_SOCKET", name)
+        told = []
+
+        def start() -> None:
+            told.extend([listener.recv(1000), listener.recv(1000)])
+            os.kill(os.getpid(), signal.SIGTERM)
+
+        assert daemon.run_daemon(Waiting(start), config) == 0
+        told.append(listener.recv(1000))
+    assert told == [b"STATUS=ring 12@1, members 1, 2, 3", b"READY=1", b"STOPPING=1"]
+
+
+@pytest.mark.parametrize("address", ["", "relative", "/no/such/socket"])
+def test_a_supervisor_that_is_not_there_does_not_matter(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NOTIFY_SOCKET", address)
+    assert not daemon.notify("READY=1")
+
+
+def test_asked_a_third_time_the_process_ends_where_it_is(tmp_path: Path) -> None:
+    program = (
+        "import logging, os, signal, threading\n"
+        "from totempole.runtime import daemon\n"
+        "class Deaf:\n"
+        "    def stop(self): print('stop', flush=True); os.kill(os.getpid(), signal.SIGTERM)\n"
+        "with daemon.taking_signals(Deaf(), logging.getLogger('totempole')):\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    threading.Event().wait()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=LIMIT_S)
+    assert (done.returncode, done.stdout) == (128 + signal.SIGTERM, "stop\nstop\n")
+
+
+# A node that really runs
+
+
+class Node:
+    """A process that runs `totem node`."""
+
+    def __init__(self, file: Path, log: Path) -> None:
+        self.directory = file.parent / "state"
+        self.log = log
+        command = [sys.executable, "-m", "totempole", "node", "--config", str(file)]
+        with log.open("w") as stream:
+            self.process = subprocess.Popen(command, stderr=stream)
+
+    def wait_for(self, happened: Callable[[], bool]) -> None:
+        end_s = time.monotonic() + LIMIT_S
+        while not happened():
+            assert self.process.poll() is None, self.log.read_text()
+            assert time.monotonic() < end_s, self.log.read_text()
+            time.sleep(0.02)
+
+    def is_operational(self) -> bool:
+        try:
+            return bool(read_status(self.directory).get("state") == "operational")
+        except StatusError:
+            return False
+
+
+@pytest.fixture
+def node(file: Path, tmp_path: Path) -> Iterator[Node]:
+    keyring.create(tmp_path / "totem.key")
+    file.write_text(file.read_text().replace("unsealed = true", 'key_file = "totem.key"'))
+    node = Node(file, tmp_path / "log")
+    yield node
+    if node.process.poll() is None:
+        node.process.kill()
+    node.process.wait()
+
+
+def test_a_node_runs_tells_reloads_and_leaves(
+    node: Node, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    node.wait_for(node.is_operational)
+    assert main(["status", "--config", str(file)]) == 0
+    assert "key 1 active" in capsys.readouterr().out
+    keyring.add(file.parent / "totem.key")
+    node.process.send_signal(signal.SIGHUP)
+    node.wait_for(lambda: read_status(node.directory)["key_ids"] == [1, 2])
+    node.process.send_signal(signal.SIGTERM)
+    assert node.process.wait(LIMIT_S) == 0
+    assert "left the ring" in node.log.read_text()
+    assert main(["status", "--config", str(file)]) == 2
+    assert "no node runs in this directory" in capsys.readouterr().err
+
+
+def test_a_second_node_in_the_same_directory_is_refused(node: Node, file: Path) -> None:
+    node.wait_for(node.is_operational)
+    command = [sys.executable, "-m", "totempole", "node", "--config", str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith("totem: ")
+    assert node.is_operational()
+
+
+def test_a_killed_node_leaves_a_socket_that_says_so(
+    node: Node, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    node.wait_for(node.is_operational)
+    node.process.kill()
+    node.process.wait()
+    assert main(["status", "--config", str(file)]) == 2
+    assert "nobody answers: the node is gone, killed perhaps" in capsys.readouterr().err

@@ -1,0 +1,775 @@
+"""Drivers on real sockets: rings form, order holds, and what goes wrong has its defined end."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from loopback import Place, a_place, has_ipv6, wait_until
+from members import PATIENT, Lines, Member, mesh_of, node_config, started, wait_for_ring
+
+from totempole.effects import Channel, Deliver, Transmit
+from totempole.errors import ConfigurationError, NetworkError, SessionError, StorageError, TotemError
+from totempole.groups import pack
+from totempole.runtime import driver as driver_module
+from totempole.runtime import keyring
+from totempole.runtime import sockets as sockets_module
+from totempole.runtime.config import NodeConfig, Peer, SecurityConfig, TraceConfig
+from totempole.runtime.driver import Driver, fit_to_sockets
+from totempole.runtime.snapshot import snapshot
+from totempole.runtime.sockets import Read, Sockets
+from totempole.runtime.storage import Storage
+from totempole.segment import Burst, Cutter
+from totempole.srp.config import RingConfig
+from totempole.types import NO_RING, MessageId, OrderKey, RingId, RingKind, Service
+from totempole.wire import Codec
+from totempole.wire.packets import Join, RegularMessage
+
+
+@pytest.fixture
+def place() -> Iterator[Place]:
+    with a_place() as found:
+        yield found
+
+
+def wait_for_messages(number: int, *members: Member) -> None:
+    def here() -> bool:
+        for member in members:
+            assert member.error is None, member.error
+        return all(len(member.messages) >= number for member in members)
+
+    wait_until(here, f"no {number} messages")
+
+
+# Rings
+
+
+@pytest.mark.parametrize("offload", ["auto", "off"])
+@pytest.mark.parametrize("transport", ["multicast", "mesh"])
+def test_three_nodes_deliver_everything_in_one_order(
+    place: Place, tmp_path: Path, transport: str, offload: str
+) -> None:
+    settings = mesh_of(place, 1, 2, 3) if transport == "mesh" else {}
+    configs = [node_config(place, me, tmp_path, offload=offload, **settings) for me in (1, 2, 3)]
+    with started(*configs) as members:
+        wait_for_ring(*members)
+        for number in range(50):
+            for member in members:
+                me = member.driver.config.processor
+                service = Service.SAFE if number % 10 == 0 else Service.AGREED
+                member.send(b"%d-%d" % (me, number), bytes([number]) * 97 * number, service=service)
+        wait_for_messages(300, *members)
+        assert members[0].messages == members[1].messages == members[2].messages
+        assert members[0].keys == members[1].keys == members[2].keys == sorted(members[0].keys)
+        for me in (1, 2, 3):
+            mine = [message for message in members[0].messages if message.startswith(b"%d-" % me)]
+            assert mine == [b"%d-%d" % (me, number) for number in range(50)]
+        assert Service.SAFE in members[0].services
+        wait_until(lambda: all(member.safe_seq for member in members))
+        document = snapshot(members[0].driver)
+        assert document["members"] == [1, 2, 3]
+        assert document["state"] == "operational"
+        assert document["totals"]["messages_delivered"] == 300
+        assert document["offload"]["send"] is (offload == "auto")
+        assert document["dropped"] == {}
+        assert document["kernel_refused"] == {}
+
+
+@has_ipv6
+def test_a_mesh_of_ipv6(place: Place, tmp_path: Path) -> None:
+    peers = (Peer(1, "::1", place.port), Peer(2, "::1", place.port + 2))
+    configs = [
+        node_config(
+            place, me, tmp_path, address="::1", port=peers[me - 1].port, transport="mesh", peers=peers
+        )
+        for me in (1, 2)
+    ]
+    with started(*configs) as members:
+        wait_for_ring(*members)
+        members[0].send(b"six" * 10_000)
+        wait_for_messages(1, *members)
+
+
+@has_ipv6
+def test_an_address_written_at_length_is_still_ones_own(place: Place, tmp_path: Path) -> None:
+    peers = (Peer(1, "0:0:0:0:0:0:0:1", place.port), Peer(2, "::1", place.port + 2))
+    configs = [
+        node_config(
+            place,
+            me,
+            tmp_path,
+            address=peers[me - 1].address,
+            port=peers[me - 1].port,
+            transport="mesh",
+            peers=peers,
+        )
+        for me in (1, 2)
+    ]
+    with started(*configs) as members:
+        wait_for_ring(*members)
+        assert not members[0].logged("another node uses this processor's number")
+
+
+def test_a_mesh_learned_from_one_peer(place: Place, tmp_path: Path) -> None:
+    """Nobody lists 3: it lists the others, and they learn where it is."""
+    configs = [node_config(place, me, tmp_path, **mesh_of(place, 1, 2)) for me in (1, 2, 3)]
+    with started(*configs) as members:
+        wait_for_ring(*members)
+
+
+def test_a_mesh_from_a_dns_name(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = [(socket.AF_INET, 2, 17, "", (place.address(me), place.port)) for me in (1, 2, 3)]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *arguments: answer)
+    settings = {"transport": "mesh", "peers_dns": "ring.example.org"}
+    with started(*[node_config(place, me, tmp_path, **settings) for me in (1, 2, 3)]) as members:
+        wait_for_ring(*members)
+
+
+def test_a_dns_name_that_fails_is_told(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*arguments: Any) -> Any:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", fails)
+    config = node_config(place, 1, tmp_path, transport="mesh", peers_dns="ring.example.org")
+    with started(config) as (member,):
+        wait_until(lambda: member.logged("ring.example.org"), "nothing is logged of the name that fails")
+
+
+def test_the_accelerated_ring(place: Place, tmp_path: Path) -> None:
+    ring = replace(PATIENT, ring_kind=RingKind.ACCELERATED)
+    with started(*[node_config(place, me, tmp_path, ring=ring) for me in (1, 2)]) as members:
+        wait_for_ring(*members)
+        for number in range(200):
+            members[number % 2].send(b"%d" % number * 500)
+        wait_for_messages(200, *members)
+        assert members[0].messages == members[1].messages
+
+
+def test_a_sealed_ring_changes_its_keys_under_way(place: Place, tmp_path: Path) -> None:
+    file = tmp_path / "ring.key"
+    keyring.create(file)
+    configs = [node_config(place, me, tmp_path, security=SecurityConfig(key_file=file)) for me in (1, 2)]
+    with started(*configs) as members:
+        wait_for_ring(*members)
+        before = [list(member.kinds) for member in members]
+        for turn, step in enumerate((keyring.add, keyring.activate, keyring.retire)):
+            keys = step(file)
+            for member in members:
+                member.driver.rekey(keys)
+                wait_until(
+                    lambda member=member, keys=keys: member.driver.key_ids == [k.id for k in keys.keys]
+                )
+            members[turn % 2].send(b"%d" % turn)
+            wait_for_messages(turn + 1, *members)
+        assert members[0].messages == [b"0", b"1", b"2"]
+        assert [member.kinds for member in members] == before, "keys are no reason to gather"
+
+
+# Sending
+
+
+def test_pushed_back_until_there_is_room(place: Place, tmp_path: Path) -> None:
+    """All at once, far more than the outbox takes: `ready` says when to go on, and nothing is lost."""
+    messages = [b"%06d" % number + bytes(30_000) for number in range(400)]
+    with started(*[node_config(place, me, tmp_path) for me in (1, 2)]) as members:
+        wait_for_ring(*members)
+        one, two = members
+        waiting, refusals = list(messages), []
+
+        def feed() -> None:
+            while waiting and one.driver.send(waiting[:1]):
+                del waiting[0]
+            refusals.append(len(waiting))
+
+        one.on_ready = feed
+        one.driver.call(feed)
+        wait_for_messages(len(messages), one, two)
+        assert one.messages == two.messages == messages
+        assert len([number for number in refusals if number]) > 0
+        assert one.driver.outbox.bytes == 0
+
+
+def test_what_the_application_sends_on_delivery_is_sent(place: Place, tmp_path: Path) -> None:
+    with started(*[node_config(place, me, tmp_path) for me in (1, 2)]) as members:
+        one, two = members
+        wait_for_ring(one, two)
+
+        def answer(packet: Any) -> None:
+            if two.messages[-1].startswith(b"ask"):
+                assert two.driver.send([b"answer" + two.messages[-1]])
+
+        two.on_delivered = answer
+        one.send(b"ask 1")
+        wait_for_messages(2, one, two)
+        assert one.messages == [b"ask 1", b"answerask 1"]
+
+
+def test_a_message_that_is_too_long_is_refused(place: Place, tmp_path: Path) -> None:
+    with (
+        started(node_config(place, 1, tmp_path)) as (member,),
+        pytest.raises(ConfigurationError, match="packet_bytes_max"),
+    ):
+        member.driver.send([bytes(60_000)])
+
+
+# Leaving
+
+
+def test_one_that_leaves_is_gone_at_once(place: Place, tmp_path: Path) -> None:
+    with started(*[node_config(place, me, tmp_path) for me in (1, 2, 3)]) as members:
+        wait_for_ring(*members)
+        members[2].send(b"last words")
+        members[2].driver.leave()
+        assert members[2].end() is None
+        assert members[2].logged("left the ring")
+        wait_for_ring(*members[:2])
+        assert all(member.messages == [b"last words"] for member in members)
+
+
+def test_what_was_accepted_is_delivered_before_leaving(place: Place, tmp_path: Path) -> None:
+    """The outbox holds far more than the ring takes in a few visits of the token."""
+    messages = [b"%06d" % number + bytes(30_000) for number in range(100)]
+    with started(*[node_config(place, me, tmp_path) for me in (1, 2)]) as members:
+        wait_for_ring(*members)
+
+        def send_and_leave() -> None:
+            assert members[0].driver.send(messages)
+            members[0].driver.leave()
+
+        members[0].driver.call(send_and_leave)
+        assert members[0].end() is None
+        wait_for_ring(members[1])
+        assert members[0].messages == messages
+        assert members[1].messages == messages
+
+
+def test_one_that_stops_at_once_says_nothing(place: Place, tmp_path: Path) -> None:
+    with started(node_config(place, 1, tmp_path)) as (member,):
+        wait_for_ring(member)
+        member.driver.stop_at_once()
+        assert member.end() is None
+        assert not member.logged("left the ring")
+
+
+def test_a_stopped_driver_leaves_its_descriptors_alone(place: Place, tmp_path: Path) -> None:
+    """Whoever still calls it, a resolver or a late signal, must not write into another's file."""
+    with started(node_config(place, 1, tmp_path)) as (member,):
+        wait_for_ring(member)
+        waker = member.driver._waker
+        member.driver.stop_at_once()
+        member.end()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(waker)
+    reader, writer = os.pipe2(os.O_NONBLOCK)
+    try:
+        if writer != waker:
+            os.dup2(writer, waker)  # the next file that somebody opens has this number
+        member.driver.leave()
+        with pytest.raises(BlockingIOError):
+            os.read(reader, 100)
+    finally:
+        for descriptor in {reader, writer, waker}:
+            os.close(descriptor)
+
+
+# Storage
+
+
+class FailingStorage(Storage):
+    """A disk that takes some writes and no more."""
+
+    writes_left = 10_000
+    fired = 0
+
+    def write(self, values: Any) -> None:
+        if FailingStorage.writes_left == 0:
+            FailingStorage.fired += 1
+            raise StorageError(f"{self.path}: the disk is full")
+        FailingStorage.writes_left -= 1
+        super().write(values)
+
+
+def record_sends(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    sent: list[Any] = []
+    send = driver.sockets.send
+
+    def recorded(channel: Channel, bursts: tuple[Burst, ...], address: Any) -> None:
+        sent.append((channel, address))
+        send(channel, bursts, address)
+
+    monkeypatch.setattr(driver.sockets, "send", recorded)
+    return sent
+
+
+@pytest.mark.parametrize("writes", [0, 1, 2])
+def test_a_disk_that_fails_stops_the_node_in_silence(
+    place: Place, tmp_path: Path, writes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first write is that of the start, the next ones those of the ring with the other."""
+    with started(node_config(place, 2, tmp_path)) as (other,):
+        wait_for_ring(other)
+        monkeypatch.setattr(driver_module, "Storage", FailingStorage)
+        monkeypatch.setattr(FailingStorage, "writes_left", writes)
+        monkeypatch.setattr(FailingStorage, "fired", 0)
+        member = Member(node_config(place, 1, tmp_path))
+        sent = record_sends(member.driver, monkeypatch)
+        failed_at: list[int] = []
+        fail = member.driver.fail
+        monkeypatch.setattr(member.driver, "fail", lambda error: (failed_at.append(len(sent)), fail(error)))
+        member.start()
+        error = member.end()
+        assert isinstance(error, StorageError)
+        assert "the disk is full" in str(error)
+        assert FailingStorage.fired == 1
+        assert member.logged("stopped", "the disk is full"), "the driver says why"
+        assert not failed_at or failed_at[0] == len(sent)
+        assert bool(sent) == bool(writes)
+        wait_for_ring(other)
+
+
+def test_a_disk_that_stands_still_is_told(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The writer refuses another write: the driver stops, and its log says why."""
+    with started(node_config(place, 1, tmp_path)) as (member,):
+        wait_for_ring(member)
+
+        def refuse(ticket: int, values: Any) -> None:
+            raise StorageError("64 writes wait for the disk")
+
+        monkeypatch.setattr(member.driver._writer, "submit", refuse)
+        with started(node_config(place, 2, tmp_path)):
+            assert isinstance(member.end(), StorageError)
+        assert member.logged("stopped", "64 writes wait for the disk")
+
+
+def test_one_that_fails_in_the_midst_of_effects_sends_nothing_more(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with started(*[node_config(place, me, tmp_path) for me in (1, 2)]) as members:
+        one, two = members
+        wait_for_ring(one, two)
+        sent = record_sends(two.driver, monkeypatch)
+        at_failure: list[int] = []
+
+        def give_up(packet: Any) -> None:
+            at_failure.append(len(sent))
+            two.driver.fail(SessionError("the program has had enough"))
+
+        two.on_delivered = give_up
+        one.send(b"too much", service=Service.SAFE)
+        assert isinstance(two.end(), SessionError)
+        assert len(at_failure) == 1
+        assert len(sent) == at_failure[0], "it has spoken after it had failed"
+
+
+def test_effects_behind_the_failure_are_not_executed(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with started(node_config(place, 1, tmp_path)) as (member,):
+        driver = member.driver
+        sent = record_sends(driver, monkeypatch)
+        member.on_delivered = lambda packet: driver.fail(SessionError("the program has had enough"))
+        ring, body = RingId(4, 1), pack([b"x"])
+        deliver = Deliver(MessageId(1, 1, 1), 1, body, Service.AGREED, OrderKey(ring, 1, NO_RING), 0, ring)
+        words = Transmit(None, Channel.DATA, (Burst(b"more words", 1_400),), a_join(1))
+        done = threading.Event()
+
+        def both() -> None:
+            sent.clear()
+            driver._apply(driver_module.now_us(), [deliver, words, deliver])
+            done.set()
+
+        driver.call(both)
+        assert isinstance(member.end(), SessionError)
+        assert done.is_set()
+        assert member.messages == [b"x"]
+        assert sent == []
+
+
+# Others on the network
+
+
+@pytest.mark.parametrize("later_s", [0, 1_000])
+def test_the_newcomer_with_a_number_in_use_gives_way(place: Place, tmp_path: Path, later_s: int) -> None:
+    """However much later it was installed: its first incarnation is taken from the wall clock."""
+    Storage.open(tmp_path / "double", 1, 1, wall_clock=lambda: time.time() + later_s).close()
+    with started(*[node_config(place, me, tmp_path) for me in (1, 2)]) as members:
+        wait_for_ring(*members)
+        for member in members:
+            member.driver.started_us -= driver_module.PROBATION_US
+        with started(node_config(place, 3, tmp_path, processor=1, named="double")) as (double,):
+            error = double.end()
+            assert isinstance(error, NetworkError)
+            assert f"processor = 1: the node at {place.address(1)} has this number already" in str(error)
+            assert double.logged("another node uses this processor's number")
+        if double.kinds:  # else it has said nothing yet
+            wait_until(
+                lambda: members[0].logged("another node uses this processor's number", place.address(3))
+            )
+        wait_for_ring(*members)
+        members[0].send(b"still here")
+        wait_for_messages(1, *members)
+        assert members[0].running
+
+
+def test_the_first_words_of_a_double_do_not_part_the_ring(place: Place, tmp_path: Path) -> None:
+    """A double whose incarnation is higher has spoken once, and is gone: the true one is still heard."""
+    with started(*[node_config(place, me, tmp_path) for me in (1, 2)]) as members:
+        wait_for_ring(*members)
+        members[0].driver.started_us -= driver_module.PROBATION_US
+        words = cut(a_join(1)._replace(incarnation=2**31))
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as double:
+            double.bind((place.address(3), place.port))
+            for member in members:
+                double.sendto(words, member.driver.sockets.own)
+                double.sendto(b"junk", member.driver.sockets.own)
+        wait_until(lambda: members[0].logged("uses this processor's number", place.address(3)))
+        wait_until(lambda: members[1].driver.endpoint.dropped, "words and junk have not come")
+        # It begins a new life, which the others take for later than the double's, and joins them again.
+        driver = members[0].driver
+        wait_until(lambda: driver.endpoint.incarnation > 2**31)
+        wait_until(lambda: driver.configuration is not None and len(driver.configuration.members) == 2)
+        members[0].send(b"still here")
+        wait_for_messages(1, *members)
+        wait_for_ring(*members)
+
+
+def strangers(place: Place, tmp_path: Path) -> dict[str, NodeConfig]:
+    file, wrong = tmp_path / "ring.key", tmp_path / "wrong.key"
+    keyring.create(file)
+    keyring.create(wrong)
+    ours = SecurityConfig(key_file=file)
+    rings = {
+        "other cluster": replace(PATIENT, cluster_id=77),
+        "other kind": replace(PATIENT, ring_kind=RingKind.ACCELERATED),
+    }
+    found = {name: node_config(place, 3, tmp_path, ring=ring, security=ours) for name, ring in rings.items()}
+    found["unsealed"] = node_config(place, 3, tmp_path)
+    found["wrong key"] = node_config(place, 3, tmp_path, security=SecurityConfig(key_file=wrong))
+    return found
+
+
+@pytest.mark.parametrize("who", ["other cluster", "other kind", "unsealed", "wrong key"])
+def test_a_stranger_is_dropped_by_reason_and_the_ring_goes_on(place: Place, tmp_path: Path, who: str) -> None:
+    stranger = strangers(place, tmp_path)[who]
+    ours = SecurityConfig(key_file=tmp_path / "ring.key")
+    with started(*[node_config(place, me, tmp_path, security=ours) for me in (1, 2)]) as members:
+        wait_for_ring(*members)
+        before = [list(member.kinds) for member in members]
+        with started(stranger) as (other,):
+            wait_until(lambda: other.members == (3,))
+            for member in (*members, other):
+                wait_until(lambda member=member: member.driver.endpoint.dropped)
+                assert len(member.driver.endpoint.dropped) == 1, member.driver.endpoint.dropped
+                wait_until(lambda member=member: member.logged("packets dropped"))
+            members[0].send(b"unharmed")
+            wait_for_messages(1, *members)
+            assert other.messages == []
+            assert other.members == (3,)
+        reasons = {reason for member in members for reason in member.driver.endpoint.dropped}
+        assert len(reasons) == 1
+        assert [member.kinds for member in members] == before
+
+
+def test_a_sealed_node_among_unsealed_ones(place: Place, tmp_path: Path) -> None:
+    keyring.create(tmp_path / "ring.key")
+    sealed = node_config(place, 3, tmp_path, security=SecurityConfig(key_file=tmp_path / "ring.key"))
+    with started(*[node_config(place, me, tmp_path) for me in (1, 2)]) as members:
+        wait_for_ring(*members)
+        with started(sealed) as (other,):
+            wait_until(lambda: all(member.driver.endpoint.dropped for member in (*members, other)))
+        assert all(member.members == (1, 2) for member in members)
+
+
+def test_the_log_names_who_sent_what_was_dropped(place: Place, tmp_path: Path) -> None:
+    """On a busy ring what came last came from somebody else."""
+    with started(*[node_config(place, me, tmp_path) for me in (1, 2)]) as members:
+        wait_for_ring(*members)
+        driver = members[0].driver
+
+        def take_junk_then_a_members_words() -> None:
+            driver._receive(Read(b"junk", 0, (place.address(9), 9)))
+            driver._receive(Read(cut(a_join(2)), 0, members[1].driver.sockets.own))
+            driver._report_drops()
+
+        driver.call(take_junk_then_a_members_words)
+        wait_until(lambda: members[0].logged("packets dropped"))
+        assert members[0].logged("packets dropped", place.address(9))
+
+
+def cut(packet: Any, config: RingConfig = PATIENT) -> bytes:
+    data = Codec(config.cluster_id, config.ring_kind).encode(packet)
+    (burst,) = Cutter(1_400, packet.sender, packet.incarnation).cut_packet(packet, data)
+    return burst.data
+
+
+def a_join(sender: int, counter: int = 1) -> Join:
+    return Join(
+        sender=sender,
+        incarnation=1,
+        counter=counter,
+        ring_seq=4,
+        future_ring_seq=4,
+        proc_set=frozenset({sender}),
+        fail_set=frozenset(),
+        rotation_count=0,
+    )
+
+
+def test_a_join_from_the_last_port_stops_nobody(place: Place, tmp_path: Path) -> None:
+    """Its token would go to port 65536, which there is not."""
+    with started(node_config(place, 1, tmp_path)) as (member,):
+        wait_for_ring(member)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
+            stranger.bind((place.address(9), 65_535))
+            counters = count(1)
+
+            def token_sent() -> bool:
+                join = a_join(9, next(counters))._replace(proc_set=frozenset({1, 9}))
+                stranger.sendto(cut(join), member.driver.sockets.own)
+                return bool(member.error or member.driver.sockets.refused)
+
+            wait_until(token_sent, "no token was sent")
+        assert member.error is None
+
+
+def test_junk_of_every_kind_is_survived(place: Place, tmp_path: Path) -> None:
+    with started(*[node_config(place, me, tmp_path) for me in (1, 2)]) as members:
+        wait_for_ring(*members)
+        one = members[0].driver.sockets.own
+        message = RegularMessage(
+            9, 1, RingId(4, 9), 1, 1, Service.AGREED, 0, 9, NO_RING, (), False, False, b"\xff" * 30
+        )
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
+            stranger.bind((place.address(9), place.port))
+            for junk in (b"", b"x", b"TS" + bytes(60), os.urandom(1_000), cut(message)[:-3]):
+                for port in (one[1], one[1] + 1):
+                    stranger.sendto(junk, (one[0], port))
+        wait_until(lambda: sum(members[0].driver.endpoint.dropped.values()) >= 8)
+        members[1].send(b"unharmed")
+        wait_for_messages(1, *members)
+
+
+# Sockets and their limits
+
+
+def test_a_window_larger_than_the_buffer_is_lowered_and_told(place: Place) -> None:
+    logger, lines = logging.Logger("fit"), Lines()
+    logger.addHandler(lines)
+    config = replace_network(place, receive_buffer_bytes=300_000)
+    sockets = Sockets(config)
+    try:
+        fitted = fit_to_sockets(RingConfig(), sockets, logger)
+    finally:
+        sockets.close()
+    assert fitted.window_bytes == 300_000
+    assert fitted.each_time_bytes == 300_000
+    assert fitted.segment_bytes == sockets.segment_bytes
+    (line,) = lines.lines
+    assert "receive buffer smaller than the window" in line
+    assert "receive_buffer_bytes=300000 window_bytes=1500000" in line
+
+
+def replace_network(place: Place, **settings: Any) -> Any:
+    return node_config(place, 1, Path("/nowhere"), **settings).network
+
+
+def test_the_remedy_is_the_one_that_helps(place: Place) -> None:
+    """The sysctl where the kernel gave less than asked; the setting where less was asked."""
+    for asked, got, remedy in (
+        (8_388_608, 300_000, "net.core.rmem_max=1500000"),
+        (300_000, 300_000, "receive_buffer_bytes"),
+    ):
+        logger, lines = logging.Logger("fit"), Lines()
+        logger.addHandler(lines)
+        sockets = Sockets(replace_network(place, receive_buffer_bytes=asked))
+        sockets.receive_buffer_bytes = got
+        fit_to_sockets(RingConfig(), sockets, logger)
+        sockets.close()
+        assert f"remedy={remedy}" in lines.lines[0] or remedy in lines.lines[0].partition("remedy=")[2]
+
+
+def test_a_window_that_fits_is_left_alone(place: Place) -> None:
+    sockets = Sockets(replace_network(place))
+    ring = fit_to_sockets(RingConfig(), sockets, logging.Logger("fit"))
+    sockets.close()
+    assert ring == replace(RingConfig(), segment_bytes=sockets.segment_bytes)
+
+
+def test_a_ring_runs_with_the_smallest_buffers(place: Place, tmp_path: Path) -> None:
+    with started(
+        *[node_config(place, me, tmp_path, receive_buffer_bytes=100_000) for me in (1, 2)]
+    ) as members:
+        wait_for_ring(*members)
+        for number in range(100):
+            members[number % 2].send(bytes([number]) * 20_000)
+        wait_for_messages(100, *members)
+        assert members[0].messages == members[1].messages
+        assert members[0].logged("receive buffer smaller than the window")
+
+
+def test_offload_that_is_refused_is_told(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fired: list[int] = []
+    wait_to_send = Sockets._wait_to_send
+
+    def refusing(self: Sockets, sock: Any, data: bytes, ancillary: Any, address: Any) -> None:
+        if ancillary:
+            fired.append(len(data))
+            raise OSError(errno.EIO, "Input/output error")
+        wait_to_send(self, sock, data, ancillary, address)
+
+    monkeypatch.setattr(Sockets, "_wait_to_send", refusing)
+    with started(*[node_config(place, me, tmp_path, segment_bytes=1_400) for me in (1, 2)]) as members:
+        wait_for_ring(*members)
+        members[0].send(bytes(50_000))
+        wait_for_messages(1, *members)
+        wait_until(lambda: members[0].logged("going on without offload", "Input/output error"))
+    assert fired
+
+
+def test_a_narrow_path_is_told_and_obeyed(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fired: list[int] = []
+    wait_to_send = Sockets._wait_to_send
+
+    def narrow(self: Sockets, sock: Any, data: bytes, ancillary: Any, address: Any) -> None:
+        if ancillary and len(data) > 9_000 and int.from_bytes(ancillary[0][2], "little") > 1_000:
+            fired.append(len(data))
+            raise OSError(errno.EMSGSIZE, "Message too long")
+        wait_to_send(self, sock, data, ancillary, address)
+
+    monkeypatch.setattr(Sockets, "_wait_to_send", narrow)
+    monkeypatch.setattr(sockets_module, "path_segment_bytes", lambda family, address: 1_000)
+    settings = mesh_of(place, 1, 2) | {"segment_bytes": 1_400}
+    with started(*[node_config(place, me, tmp_path, **settings) for me in (1, 2)]) as members:
+        wait_for_ring(*members)
+        for _ in range(3):
+            members[0].send(bytes(50_000))
+        wait_for_messages(3, *members)
+        wait_until(lambda: members[0].logged("segments are too long for the path", "bytes=1400 now=1000"))
+        assert snapshot(members[0].driver)["segment_bytes"] == 1_000
+        assert members[0].driver.sockets.offload.send
+    assert fired
+
+
+def test_an_interface_that_vanishes_has_a_defined_end(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its MTU is read now and then: that there is none must not be a crash."""
+    with started(node_config(place, 1, tmp_path)) as (member,):
+        wait_for_ring(member)
+        fired: list[int] = []
+
+        def gone(*arguments: Any) -> int:
+            fired.append(1)
+            raise OSError(errno.ENODEV, "No such device")
+
+        monkeypatch.setattr(sockets_module, "segment_bytes", gone)
+        wait_until(lambda: len(fired) > 1 or member.error)
+        assert member.error is None or isinstance(member.error, TotemError)
+
+
+# Opening
+
+
+def test_a_driver_that_cannot_open_closes_what_it_has_opened(place: Place, tmp_path: Path) -> None:
+    config = node_config(place, 1, tmp_path)
+    with started(config), pytest.raises(NetworkError, match="Address already in use"):
+        Member(node_config(place, 1, tmp_path, named="other"))
+    Storage.open(tmp_path / "other", 1, 1).close()
+
+
+def test_two_nodes_on_one_directory(place: Place, tmp_path: Path) -> None:
+    with started(node_config(place, 1, tmp_path)), pytest.raises(StorageError, match="node1"):
+        Member(node_config(place, 2, tmp_path, processor=1, named="node1"))
+
+
+def test_a_restart_has_a_higher_incarnation_and_rejoins(place: Place, tmp_path: Path) -> None:
+    with started(node_config(place, 1, tmp_path)) as (one,):
+        incarnations, rings = [], []
+        for turn in range(2):
+            with started(node_config(place, 2, tmp_path)) as (two,):
+                wait_for_ring(one, two)
+                two.send(b"%d" % turn)
+                wait_for_messages(1, two)
+                incarnations.append(two.driver.endpoint.incarnation)
+                assert two.driver.configuration is not None
+                rings.append(two.driver.configuration.id.seq)
+                two.driver.leave()
+                two.end()
+            wait_for_ring(one)
+        assert incarnations[1] > incarnations[0]
+        assert rings[1] > rings[0]
+        assert one.messages == [b"0", b"1"]
+
+
+# What is counted
+
+
+def test_a_retransmission_of_anothers_message_is_counted(place: Place, tmp_path: Path) -> None:
+    """One that never sends itself still answers requests."""
+    with started(node_config(place, 1, tmp_path)) as (member,):
+        wait_for_ring(member)
+        driver = member.driver
+        driver.stop_at_once()
+        member.end()
+        before = driver.meters.retransmissions
+        for seq in (5, 6):
+            others = RegularMessage(
+                2, 1, RingId(8, 1), seq, 1, Service.AGREED, 0, 2, NO_RING, (), False, False, b"x"
+            )
+            driver._meter(0, Transmit(None, Channel.DATA, (Burst(b"x", 9),), others))
+        assert driver.meters.retransmissions == before + 2
+
+
+def test_a_node_that_is_kept_from_running_says_so(place: Place, tmp_path: Path) -> None:
+    with started(node_config(place, 1, tmp_path, lag_alarm_ms=50)) as (member,):
+        wait_for_ring(member)
+        member.driver.call(lambda: time.sleep(0.6))
+        wait_until(lambda: member.logged("kept from running"))
+        assert snapshot(member.driver)["lag"]["alarms"] >= 1
+
+
+def test_a_timer_and_a_descriptor_of_the_application(place: Place, tmp_path: Path) -> None:
+    with started(node_config(place, 1, tmp_path)) as (member,):
+        wait_for_ring(member)
+        near, far = socket.socketpair()
+        with near, far:
+            seen: list[bytes] = []
+
+            def readable() -> None:
+                seen.append(far.recv(100))
+                member.driver.unwatch(far.fileno())
+
+            member.driver.call(lambda: member.driver.watch(far.fileno(), readable))
+            member.driver.call(lambda: member.driver.at(driver_module.now_us(), lambda: near.send(b"tick")))
+            wait_until(lambda: seen == [b"tick"])
+
+
+def test_a_run_is_traced_and_recorded(place: Place, tmp_path: Path) -> None:
+    trace = TraceConfig(level="protocol", inputs=True)
+    with started(*[node_config(place, me, tmp_path, trace=trace) for me in (1, 2)]) as members:
+        wait_for_ring(*members)
+        members[0].send(b"noted")
+        wait_for_messages(1, *members)
+        for member in members:
+            member.driver.leave()
+            member.end()
+    for me in (1, 2):
+        folder = tmp_path / f"node{me}" / "trace"
+        assert list(folder.glob("inputs-*.totem"))
+        assert list(folder.glob(f"run=cluster-1/node={me}/part-*.parquet"))

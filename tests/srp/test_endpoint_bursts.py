@@ -1,0 +1,236 @@
+"""What offload gives in one piece means the same as its datagrams; and the calls that only a driver makes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from srp_bench import KINDS, Bench, join_of, message
+
+from totempole.effects import Effect, Heard, Impostor, Transmit
+from totempole.segment import Burst
+from totempole.segment.header import SEGMENT
+from totempole.srp import Endpoint, RingConfig
+from totempole.srp.config import SEGMENT_BYTES_LEAST
+from totempole.srp.states import State
+from totempole.types import RingId, Service
+from totempole.wire.packets import RegularMessage
+from totempole.wire.seal import SECRET_BYTES, Key, Keyring
+
+CONFIG = RingConfig(segment_bytes=400)
+RING = RingId(4, 1)
+
+Lose = Callable[[int], bool]
+
+
+class BurstBench(Bench):
+    """Datagrams of a transmission that are not lost arrive as bursts, as receive offload joins them."""
+
+    lose: Lose = staticmethod(lambda number: False)
+    bursts = True
+
+    def step(self) -> bool:
+        if not self.wire:
+            return False
+        _, to, transmit = self.wire.popleft()
+        numbers = self.__dict__.setdefault("numbers", count())
+        arrived = [datagram for datagram in transmit.datagrams if not self.lose(next(numbers))]
+        if self.bursts:
+            for burst in joined(arrived):
+                self.do(to, self[to].receive_burst(self.now_us, *burst))
+        else:
+            self.do(to, self[to].receive(self.now_us, arrived))
+        return True
+
+
+def joined(datagrams: list[bytes]) -> list[Burst]:
+    """As the kernel does it: neighbours of one length, and a shorter one ends the burst."""
+    found: list[list[bytes]] = []
+    for datagram in datagrams:
+        last = found[-1] if found else None
+        if last and len(last[0]) == len(last[-1]) >= len(datagram):
+            last.append(datagram)
+        else:
+            found.append([datagram])
+    return [Burst(b"".join(pieces), len(pieces[0])) for pieces in found]
+
+
+def loaded(bursts: bool, lose: Lose) -> Bench:
+    bench = BurstBench([1, 2, 3], CONFIG)
+    bench.bursts, bench.lose = bursts, staticmethod(lose)  # type: ignore[assignment]
+    bench.form()
+    for number in range(12):
+        service = Service.SAFE if number % 3 == 0 else Service.AGREED
+        bench.submit(1 + number % 3, bytes([number]) * (1 + 700 * number), service)
+    bench.advance(3_000_000)
+    return bench
+
+
+@pytest.mark.parametrize(
+    "lose", [lambda number: False, lambda number: number % 11 == 5], ids=["all", "holes"]
+)
+def test_a_ring_behaves_alike_with_and_without_bursts(lose: Lose) -> None:
+    plain, burst = loaded(False, lose), loaded(True, lose)
+    for me in (1, 2, 3):
+        assert len(plain.delivered(me)) == 12
+        assert sorted(plain.delivered(me)) == sorted(burst.delivered(me))
+        assert burst.delivered(me) == burst.delivered(1)
+
+
+def test_without_loss_every_effect_is_the_same() -> None:
+    plain, burst = loaded(False, lambda number: False), loaded(True, lambda number: False)
+    assert plain.effects == burst.effects
+
+
+def fresh() -> Endpoint:
+    bench = Bench([1], CONFIG)
+    bench.start()
+    bench.pump()
+    return bench[1]
+
+
+def cut(packet: RegularMessage) -> tuple[bytes, ...]:
+    bench = Bench([9], CONFIG)
+    (burst,) = bench.outside.cut_packet(packet, bench.codec.encode(packet))
+    return burst.datagrams
+
+
+@given(st.lists(st.tuples(st.integers(1, 3), st.integers(0, 1_500)), min_size=1, max_size=4), st.data())
+def test_any_burst_is_its_datagrams(packets: list[tuple[int, int]], data: st.DataObject) -> None:
+    """Whole packets, pieces, several packets, repeated and damaged ones, in any order."""
+    pieces = [
+        piece for seq, size in packets for piece in cut(message(seq, 2, ring_id=RING, contents=b"x" * size))
+    ]
+    chosen = data.draw(st.lists(st.sampled_from(pieces), min_size=1, max_size=12) | st.just(pieces))
+    damage = data.draw(st.none() | st.tuples(st.integers(0, len(chosen) - 1), st.integers(0, 60)))
+    if damage:
+        piece = bytearray(chosen[damage[0]])
+        piece[damage[1] % len(piece)] ^= 0x55
+        chosen = [*chosen[: damage[0]], bytes(piece), *chosen[damage[0] + 1 :]]
+    one, two = fresh(), fresh()
+    for burst in joined(chosen):
+        assert one.receive(5, burst.datagrams) == two.receive_burst(5, *burst)
+    assert one.dropped == two.dropped
+    assert one._reassembler._bytes == two._reassembler._bytes
+    assert one._reassembler._partials.keys() == two._reassembler._partials.keys()
+
+
+@given(st.binary(min_size=1, max_size=600), st.integers(1, 700))
+def test_junk_never_raises(junk: bytes, segment_bytes: int) -> None:
+    endpoint = fresh()
+    endpoint.receive_burst(5, junk, segment_bytes)
+    assert sum(endpoint.dropped.values()) == -(-len(junk) // segment_bytes)
+
+
+@pytest.mark.parametrize("segment_bytes", [1, SEGMENT.size, SEGMENT.size + 1])
+def test_a_forged_step_of_a_true_packet(segment_bytes: int) -> None:
+    endpoint = fresh()
+    endpoint.receive_burst(5, b"".join(cut(message(1, 2, contents=b"x" * 1_000))), segment_bytes)
+    assert endpoint.state is not State.LEFT
+
+
+def test_a_burst_that_the_codec_refuses_keeps_no_true_one_out() -> None:
+    endpoint = fresh()
+    true = cut(message(1, 2, ring_id=RING, contents=b"x" * 1_000))
+    forged = bytearray(b"".join(true))
+    forged[SEGMENT.size] ^= 1  # the packet's own magic
+    endpoint.receive_burst(5, bytes(forged), len(true[0]))
+    assert sum(endpoint.dropped.values()) == 1
+    said = endpoint.receive_burst(5, b"".join(true), len(true[0]))
+    assert sum(endpoint.dropped.values()) == 1
+    assert said, "a message of a foreign ring is a reason to gather"
+    assert not endpoint._reassembler._partials
+
+
+# Segments
+
+
+def sent_sizes(effects: list[Effect]) -> list[int]:
+    return [
+        max(map(len, effect.datagrams))
+        for effect in effects
+        if isinstance(effect, Transmit) and isinstance(effect.packet, RegularMessage)
+    ]
+
+
+def two_of_unequal_paths() -> Bench:
+    bench = Bench([1, 2], RingConfig(segment_bytes=1_400))
+    bench[2].limit_segments(0, 800)
+    bench.form()
+    return bench
+
+
+def sizes_of_a_message(bench: Bench) -> list[int]:
+    bench.effects[1].clear()
+    bench.submit(1, bytes(10_000))
+    bench.advance(1_000_000)
+    return sent_sizes(bench.effects[1])
+
+
+def test_a_ring_cuts_for_the_member_that_takes_least() -> None:
+    assert sizes_of_a_message(two_of_unequal_paths()) == [800]
+
+
+def test_a_path_that_takes_less_is_obeyed_at_once() -> None:
+    bench = two_of_unequal_paths()
+    bench.do(1, bench[1].limit_segments(bench.now_us, 500))
+    assert sizes_of_a_message(bench) == [500]
+
+
+def test_a_path_that_takes_less_than_before_but_more_than_the_ring_changes_nothing() -> None:
+    bench = two_of_unequal_paths()
+    bench.do(1, bench[1].limit_segments(bench.now_us, 1_000))
+    assert sizes_of_a_message(bench) == [800]
+
+
+def test_no_path_is_so_narrow_that_nothing_fits() -> None:
+    bench = two_of_unequal_paths()
+    bench.do(1, bench[1].limit_segments(bench.now_us, 1))
+    assert sizes_of_a_message(bench) == [SEGMENT_BYTES_LEAST]
+    assert bench.delivered(2)[-1] == bytes(10_000)
+
+
+# Our own name, and keys
+
+
+def test_a_join_of_our_own_name_is_an_impostors() -> None:
+    bench = Bench([1])
+    bench.start()
+    bench.pump()
+    before = bench[1].state
+    effects = bench.hand(1, join_of(1, {1, 2}, incarnation=77, counter=5))
+    assert [effect for effect in effects if isinstance(effect, Impostor)] == [Impostor(77)]
+    assert not any(isinstance(effect, Transmit) for effect in effects)
+    assert bench[1].state is before
+
+
+def key(number: int) -> Key:
+    return Key(number, bytes([number]) * SECRET_BYTES)
+
+
+def first_join(endpoint: Endpoint) -> tuple[bytes, ...]:
+    effects = endpoint.start(0) + endpoint.persisted(0, 1)
+    return next(effect.datagrams for effect in effects if isinstance(effect, Transmit))
+
+
+def test_new_keys_are_taken_while_running() -> None:
+    said = first_join(Endpoint(2, CONFIG, {}, KINDS, keyring=Keyring((key(2),))))
+    endpoint = Endpoint(1, CONFIG, {}, KINDS, keyring=Keyring((key(1),)))
+    first_join(endpoint)
+    assert Heard(2) not in endpoint.receive(1, said)
+    assert sum(endpoint.dropped.values()) == 1
+    assert endpoint.rekey(2, Keyring((key(1), key(2)))) == []
+    assert Heard(2) in endpoint.receive(3, said)
+    assert sum(endpoint.dropped.values()) == 1
+
+
+def test_an_unsealed_endpoint_hears_no_sealed_one_and_the_other_way_round() -> None:
+    sealed = Endpoint(1, CONFIG, {}, KINDS, keyring=Keyring((key(1),)))
+    unsealed = Endpoint(2, CONFIG, {}, KINDS)
+    said = {1: first_join(sealed), 2: first_join(unsealed)}
+    assert Heard(2) not in sealed.receive(1, said[2])
+    assert Heard(1) not in unsealed.receive(1, said[1])
+    assert sum(sealed.dropped.values()) == sum(unsealed.dropped.values()) == 1

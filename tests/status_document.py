@@ -1,0 +1,48 @@
+"""A status document as a node in good health gives it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def healthy() -> dict[str, Any]:
+    return {
+        "processor": 1,
+        "cluster_id": 7,
+        "version": "0.1.0",
+        "state": "operational",
+        "ring": "12@1",
+        "ring_kind": "classic",
+        "members": [1, 2, 3],
+        "uptime_s": 3723,
+        "transport": "multicast",
+        "address": "10.0.0.1 port 5400",
+        "sealed": True,
+        "key_ids": [1, 2],
+        "segment_bytes": 1472,
+        "offload": {"send": True, "receive": True, "reason": ""},
+        "rotation_us": {"last": 180, "p50": 200, "p99": 500, "max": 12_345},
+        "rotation_histogram": {
+            "buckets_us": [100, 1_000, 10_000],
+            "counts": [5, 90, 4, 1],
+            "sum_us": 62_345,
+            "count": 100,
+        },
+        "rates": {
+            "messages_per_s": 142_000.0,
+            "packets_per_s": 2_400.0,
+            "bytes_per_s": 95_000_000.0,
+            "tokens_per_s": 5_000.0,
+            "retransmissions_per_s": 0.0,
+        },
+        "totals": {"messages_delivered": 1_000_000, "bytes_delivered": 64_000_000, "packets_sent": 5_000},
+        "dropped": {},
+        "kernel_refused": {},
+        "queue": {"send": 3, "send_max": 300, "application": 17_000},
+        "timeouts_us": {"token_loss": 100_000, "token_retransmission": 30_000},
+        "lag": {"last_ms": 0.2, "max_ms": 4.5, "alarms": 0},
+        "receive_buffer_bytes": {"asked": 8_388_608, "got": 8_388_608, "window": 1_500_000},
+        "configuration_changes": 3,
+        "last_configuration": {"kind": "regular", "id": "12@1", "members": [1, 2, 3], "ago_s": 90},
+        "trace": {"level": "off", "inputs": False},
+    }
