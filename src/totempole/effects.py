@@ -11,7 +11,7 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 from totempole.segment.burst import Burst
-from totempole.types import Configuration, MessageId, OrderKey, ProcessorId, RingId, Service
+from totempole.types import Configuration, MessageId, OrderKey, Payload, ProcessorId, RingId, Service
 from totempole.wire.packets import Packet
 
 
@@ -60,7 +60,7 @@ class Deliver(NamedTuple):
 
     message: MessageId
     origin: ProcessorId
-    payload: bytes
+    payload: Payload
     service: Service
     key: OrderKey
     timestamp: int

@@ -84,5 +84,8 @@ class OrderKey(NamedTuple):
     conf_id: RingId
 
 
+Payload = bytes | memoryview
+"""Bytes that nobody changes: on their own, or within the packet that they came in."""
+
 ByteRange = tuple[int, int]
 """Start and stop of a range of bytes within a packet."""

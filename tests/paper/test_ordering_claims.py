@@ -36,7 +36,7 @@ def test_only_the_holder_of_the_token_broadcasts() -> None:
     """§4.1: to broadcast a message a processor must hold the token, which leaves after the messages."""
     lab = busy_ring()
     for me in lab.everyone:
-        lab.send(me, 30)
+        lab.send(me, 100)
     lab.run(50 * MS)
     visits = [entry for entry in lab.log() if entry.sent(RegularMessage)]
     assert len(visits) > 12

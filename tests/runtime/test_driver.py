@@ -578,7 +578,7 @@ def test_a_window_larger_than_the_buffer_is_lowered_and_told(place: Place) -> No
     assert fitted.segment_bytes == sockets.segment_bytes
     (line,) = lines.lines
     assert "receive buffer smaller than the window" in line
-    assert "receive_buffer_bytes=300000 window_bytes=1500000" in line
+    assert "receive_buffer_bytes=300000 window_bytes=5000000" in line
 
 
 def replace_network(place: Place, **settings: Any) -> Any:
@@ -588,7 +588,7 @@ def replace_network(place: Place, **settings: Any) -> Any:
 def test_the_remedy_is_the_one_that_helps(place: Place) -> None:
     """The sysctl where the kernel gave less than asked; the setting where less was asked."""
     for asked, got, remedy in (
-        (8_388_608, 300_000, "net.core.rmem_max=1500000"),
+        (8_388_608, 300_000, "net.core.rmem_max=5000000"),
         (300_000, 300_000, "receive_buffer_bytes"),
     ):
         logger, lines = logging.Logger("fit"), Lines()

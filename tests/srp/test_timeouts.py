@@ -204,7 +204,7 @@ def test_a_cancelled_timer_runs_out_in_silence_and_can_be_set_again() -> None:
 
 
 def test_a_busy_ring_sets_no_timer_at_a_token_visit() -> None:
-    bench = Bench([1, 2, 3])
+    bench = Bench([1, 2, 3], RingConfig(each_time_packets=10))
     bench.form()
     bench.forget()
     for number in range(100):

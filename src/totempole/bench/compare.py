@@ -1,7 +1,8 @@
 """Totempole beside corosync, in one run: the same hosts, the same sizes, in turn, several rounds.
 
-Four daemons each, one sender, a bridge at MTU 1500. Corosync runs with its defaults, its realtime priority
-included, and stands with the best of its transports at each size; Totempole with its own defaults, embedded.
+Four daemons each, one sender, a bridge at MTU 1500. Corosync runs with its defaults, with and without its
+realtime priority ("-rt"), and stands with the best of its transports at each size; Totempole runs with its own
+defaults, embedded.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ Tell = Callable[[str], None]
 @dataclass(frozen=True, slots=True)
 class Plan:
     rounds: int = 3
-    seconds: float = 2.0
+    seconds: float = 1.5
     sizes: tuple[int, ...] = SIZES
     latency_count: int = 1000
     encrypted: tuple[bool, ...] = (False, True)
@@ -39,7 +40,7 @@ class Plan:
     @property
     def steps(self) -> int:
         """Clusters that are started, all told."""
-        return self.rounds * sum(len(corosync.transports(sealed)) + 1 for sealed in self.encrypted)
+        return self.rounds * sum(len(variants(sealed)) + 1 for sealed in self.encrypted)
 
 
 QUICK = Plan(rounds=1, seconds=1.0, sizes=(64, 1600), latency_count=200, encrypted=(False,))
@@ -81,9 +82,11 @@ def measure(plan: Plan, tell: Tell) -> Samples:
         keyring.create(key_file)
         for number in range(plan.rounds):
             for sealed in plan.encrypted:
-                for transport in corosync.transports(sealed):
-                    tell(f"corosync {transport.value}{' encrypted' if sealed else ''}")
-                    _measure_theirs(lab, plan, samples, transport, sealed)
+                for transport, realtime in variants(sealed):
+                    name = variant_name(transport, realtime)
+                    tell(f"corosync {name}{' encrypted' if sealed else ''}")
+                    with corosync.Cluster(lab, transport, sealed, realtime) as cluster:
+                        _measure_theirs(cluster, plan, samples, name, sealed)
                 tell(f"totempole{' sealed' if sealed else ''}")
                 setup = Setup(key_file=key_file if sealed else None)
                 place = Path(directory) / f"round-{number}-{'sealed' if sealed else 'plain'}"
@@ -92,17 +95,23 @@ def measure(plan: Plan, tell: Tell) -> Samples:
     return samples
 
 
-def _measure_theirs(
-    lab: Lab, plan: Plan, samples: Samples, transport: corosync.Transport, sealed: bool
-) -> None:
-    with corosync.Cluster(lab, transport, sealed) as cluster:
-        for size in plan.sizes:
-            rate = cluster.throughput(size, plan.seconds).messages_per_s
-            samples.theirs[sealed, transport.value, size].append(rate)
-        if not sealed:
-            latencies = cluster.latency(LATENCY_BYTES, LATENCY_RATE, plan.latency_count)
-            samples.their_latencies_us[transport.value].append(latencies)
-            samples.their_failovers_ms[transport.value] += cluster.failover()
+def variants(sealed: bool) -> list[tuple[corosync.Transport, bool]]:
+    """Each transport with realtime priority, corosync's default, and without: whichever suits it better."""
+    return [(transport, realtime) for transport in corosync.transports(sealed) for realtime in (True, False)]
+
+
+def variant_name(transport: corosync.Transport, realtime: bool) -> str:
+    return transport.value if realtime else f"{transport.value} -rt"
+
+
+def _measure_theirs(cluster: corosync.Cluster, plan: Plan, samples: Samples, name: str, sealed: bool) -> None:
+    for size in plan.sizes:
+        rate = cluster.throughput(size, plan.seconds).messages_per_s
+        samples.theirs[sealed, name, size].append(rate)
+    if not sealed:
+        latencies = cluster.latency(LATENCY_BYTES, LATENCY_RATE, plan.latency_count)
+        samples.their_latencies_us[name].append(latencies)
+        samples.their_failovers_ms[name] += cluster.failover()
 
 
 def _measure_ours(lab: Lab, ring: RingBench, plan: Plan, samples: Samples, sealed: bool) -> None:

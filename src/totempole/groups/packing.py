@@ -16,6 +16,7 @@ from struct import Struct, pack_into, unpack_from
 from typing import overload
 
 from totempole.errors import CodecError
+from totempole.types import Payload
 
 _HEAD = Struct(">BII")
 _VARIED_HEAD = Struct(">BI")
@@ -61,7 +62,7 @@ class Batch(Sequence[bytes]):
 
     __slots__ = ("_count", "_length", "_starts", "body")
 
-    def __init__(self, body: bytes) -> None:
+    def __init__(self, body: Payload) -> None:
         """A body that is not one raises CodecError."""
         if len(body) < _HEAD.size:
             raise CodecError("batch truncated")
@@ -107,7 +108,7 @@ class Batch(Sequence[bytes]):
         if self._starts is None:
             return self._iterate_uniform()
         body, starts = self.body, self._starts
-        return iter([body[start:stop] for start, stop in pairwise(starts)])
+        return iter([bytes(body[start:stop]) for start, stop in pairwise(starts)])
 
     def _iterate_uniform(self) -> Iterator[bytes]:
         body, length = self.body, self._length
@@ -127,8 +128,8 @@ class Batch(Sequence[bytes]):
         place = range(self._count)[index]
         if self._starts is None:
             start = _HEAD.size + place * self._length
-            return self.body[start : start + self._length]
-        return self.body[self._starts[place] : self._starts[place + 1]]
+            return bytes(self.body[start : start + self._length])
+        return bytes(self.body[self._starts[place] : self._starts[place + 1]])
 
 
 @lru_cache(LAYOUTS_MAX)

@@ -32,6 +32,7 @@ from totempole.groups import Batch
 from totempole.runtime.config import NodeConfig
 from totempole.runtime.driver import Driver
 from totempole.runtime.logs import start_logging
+from totempole.runtime.memory import prepare_for_packets
 from totempole.runtime.service import load_keyring
 from totempole.runtime.snapshot import snapshot
 from totempole.types import ConfigurationKind, Service
@@ -192,6 +193,7 @@ def _say(**fields: Any) -> None:
 def main() -> int:
     try:
         player = Player(NodeConfig.load(sys.argv[1]))
+        prepare_for_packets()
         player.driver.run()
         _say(event="ended", sent=player.sent, delivered_from=player.delivered_from)
     except (TotemError, OSError) as error:

@@ -18,6 +18,7 @@ from totempole.runtime.events import Event, Messages
 from totempole.runtime.frames import READ_BYTES, Frame, FrameReader, FrameWriter
 from totempole.runtime.hosting import Relay
 from totempole.runtime.logs import start_logging
+from totempole.runtime.memory import prepare_for_packets
 from totempole.runtime.service import load_keyring
 from totempole.runtime.snapshot import snapshot
 from totempole.types import Service
@@ -39,7 +40,7 @@ class FrameMailbox:
         if isinstance(event, Messages):
             assert isinstance(event.payloads, Batch)
             head = MESSAGES_HEAD.pack(event.sender, event.service, *key.ring_id, key.seq, *key.conf_id)
-            self._writer.write(Frame.MESSAGES, head, event.payloads.body)
+            self._writer.write(Frame.MESSAGES, head, bytes(event.payloads.body))
         else:
             view = {"kind": event.kind, "members": event.members, "id": event.id, "key": key}
             self._writer.write(Frame.VIEW, json.dumps(view).encode())
@@ -127,6 +128,7 @@ def main() -> None:
         writer.write(Frame.ENDED, str(error).encode())
         writer.close()
         return
+    prepare_for_packets()
     child.run()
 
 

@@ -116,6 +116,7 @@ class Relay:
 class ThreadHosting:
     def __init__(self, config: NodeConfig, logger: logging.Logger, mailbox: Mailbox) -> None:
         self._mailbox = mailbox
+        self._logger = logger
         self._relay = Relay(mailbox)
         self._driver = Driver(config, self._relay, logger, load_keyring(config, logger))
         self._relay.driver = self._driver
@@ -131,9 +132,9 @@ class ThreadHosting:
             self._driver.run()
         except TotemError as caught:
             error = caught
-        except BaseException as caught:
+        except Exception as caught:
+            self._logger.exception("the node broke")
             error = SessionError(f"the node broke: {type(caught).__name__}: {caught}")
-            raise
         finally:
             self._ended = True
             self._mailbox.ended(error)

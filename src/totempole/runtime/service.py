@@ -12,6 +12,7 @@ from totempole.runtime import keyring
 from totempole.runtime.config import NodeConfig
 from totempole.runtime.driver import Driver
 from totempole.runtime.logs import event
+from totempole.runtime.memory import prepare_for_packets
 from totempole.runtime.snapshot import snapshot
 from totempole.wire.seal import Keyring
 
@@ -40,6 +41,7 @@ class Service:
         self._driver = Driver(config, NoApplication(), logger, load_keyring(config, logger))
 
     def run(self) -> int:
+        prepare_for_packets()
         try:
             self._driver.run()
         except NetworkError:

@@ -145,11 +145,13 @@ class Reassembler:
         name: PacketName = tuple.__new__(PacketName, (kind, ring_seq, processor, number))
         if name in self._partials or name in self._completed:
             return None
-        parts = _burst_layout(total, room).unpack(burst)
-        if parts[::3].count(parts[0]) != count or parts[1::3] != offsets(count, room):
+        heads = _heads(len(burst), segment_bytes).unpack(burst)
+        if heads[::2].count(heads[0]) != count or heads[1::2] != offsets(count, room):
             return None
         self._finish(name)
-        return name, b"".join(parts[2::3])
+        view = memoryview(burst)
+        starts = range(_HEADER_BYTES, len(burst), segment_bytes)
+        return name, b"".join([view[start : start + room] for start in starts])
 
     def holes(self, ring_id: RingId, seq: int) -> tuple[ByteRange, ...]:
         """What is missing of a message of which a part is here; empty when nothing is.
@@ -216,11 +218,12 @@ class Reassembler:
 
 
 @lru_cache(LAYOUTS_MAX)
-def _burst_layout(total: int, room: int) -> Struct:
-    """Prefix, offset and piece of each segment of a whole packet."""
-    whole, rest = divmod(total, room)
-    start = f"{_HEADER_BYTES - OFFSET_BYTES}s{OFFSET_BYTES}s"
-    return Struct(f"{start}{room}s" * whole + (f"{start}{rest}s" if rest else ""))
+def _heads(length: int, segment_bytes: int) -> Struct:
+    """Prefix and offset of each segment of a burst of so many bytes."""
+    whole, rest = divmod(length, segment_bytes)
+    head = f"{_HEADER_BYTES - OFFSET_BYTES}s{OFFSET_BYTES}s"
+    last = f"{head}{rest - _HEADER_BYTES}x" if rest else ""
+    return Struct(f"{head}{segment_bytes - _HEADER_BYTES}x" * whole + last)
 
 
 def _merge_nearest(holes: list[ByteRange]) -> list[ByteRange]:

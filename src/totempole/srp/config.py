@@ -64,10 +64,10 @@ class RingConfig:
         10_000_000, "how long an expelled laggard is no reason to form a new ring", least=0
     )
 
-    window_packets: int = setting(50, "packets that all may send in a rotation (WINDOW_SIZE)")
-    each_time_packets: int = setting(10, "packets that one may send in a token visit (EACH_TIME)")
-    window_bytes: int = setting(1_500_000, "bytes that all may send in a rotation")
-    each_time_bytes: int = setting(400_000, "bytes that one may send in a token visit")
+    window_packets: int = setting(100, "packets that all may send in a rotation (WINDOW_SIZE)")
+    each_time_packets: int = setting(30, "packets that one may send in a token visit (EACH_TIME)")
+    window_bytes: int = setting(5_000_000, "bytes that all may send in a rotation")
+    each_time_bytes: int = setting(1_800_000, "bytes that one may send in a token visit")
     outstanding_packets_max: int = setting(400, "largest seq - aru before new packets wait")
     accelerated_window: int = setting(
         15, "packets that may follow the token instead of preceding it", least=0

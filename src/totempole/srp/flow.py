@@ -10,7 +10,8 @@ Deviations:
   members of a saturated ring use the window up at each rotation and the last ones never send. So that there
   is one packet for each, the window is never smaller than the ring;
 - one retransmission is always allowed, so that a full window cannot stop the repair that would empty it;
-- `outstanding_packets_max` bounds seq - aru, and with it the memory that a slow receiver can cost the others.
+- `outstanding_packets_max` bounds seq - aru as the token tells it, and with it the memory that a slow
+  receiver can cost the others: so much, and what a rotation sends before that receiver has lowered the aru.
 """
 
 from __future__ import annotations

@@ -165,7 +165,8 @@ class Machine(Membership):
 
     def _on_new_ring_message(self, message: RegularMessage, data: bytes) -> None:
         assert self.forming is not None
-        old = self._decode(message.contents) if message.recovered else None
+        old_data = bytes(message.contents) if message.recovered else b""
+        old = self._decode(old_data) if message.recovered else None
         if message.recovered and old is None:
             # Damaged inside. Taken in, it would count as received: it has to come again.
             return
@@ -173,7 +174,7 @@ class Machine(Membership):
             return
         self._note_token_is_alive(self.forming, message)
         if old is not None and old.ring_id == self.installed.ring_id:
-            self._take_in_old_message(Held(old, message.contents))
+            self._take_in_old_message(Held(old, old_data))
 
     def _take_in_old_message(self, held: Held) -> None:
         assert self._recovery is not None

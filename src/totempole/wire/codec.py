@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from totempole.errors import CodecError, ConfigurationError
-from totempole.types import ByteRange, RingId, RingKind, Service
+from totempole.types import ByteRange, Payload, RingId, RingKind, Service
 from totempole.wire.layout import (
     CHECK_BYTES,
     COMMIT,
@@ -73,7 +73,7 @@ from totempole.wire.soundness import (
 if TYPE_CHECKING:
     from totempole.wire.seal import Seal  # else whoever needs no seal would wait for `cryptography` to load
 
-_Written = tuple[int, bytes, bytes]
+_Written = tuple[int, bytes, Payload]
 """Flags, protocol fields, contents."""
 
 _Head = tuple[int, int, int, int]
@@ -94,6 +94,8 @@ _SERVICES = {int(service): service for service in Service}
 
 _MESSAGE_START = MAGIC + bytes((VERSION, PacketType.MESSAGE))
 _TYPE_STOP = len(_MESSAGE_START)
+
+VIEW_BYTES_LEAST = 4_096
 
 RECENT_MAX = 64
 """Messages that a codec remembers having decoded."""
@@ -296,11 +298,18 @@ def _read_message(data: bytes, start: int, head: _Head) -> RegularMessage:
             struct.unpack_from(f">{groups_count}Q", data, groups_start) if groups_count else (),
             flags & _AFTER_TOKEN != 0,
             flags & _RECOVERED != 0,
-            data[contents_start:],
+            _contents(data, contents_start, flags),
         ),
     )
     _accept(message_is_sound(message))
     return message
+
+
+def _contents(data: bytes, start: int, flags: int) -> Payload:
+    """Long ones stay where they are: copying them is a tenth of all that receiving costs."""
+    if len(data) - start < VIEW_BYTES_LEAST or flags & _RECOVERED:
+        return data[start:]
+    return memoryview(data)[start:]
 
 
 def _write_token(token: RegularToken) -> _Written:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from totempole.types import NO_PROCESSOR, ByteRange, MessageId, ProcessorId, RingId, Service
+from totempole.types import NO_PROCESSOR, ByteRange, MessageId, Payload, ProcessorId, RingId, Service
 from totempole.wire.layout import DATAGRAM_BYTES_MAX
 
 
@@ -35,7 +35,7 @@ class RegularMessage(NamedTuple):
     """Sent after its sender had passed the token on: the accelerated ring's sign of its predecessor."""
     recovered: bool
     """000 §4.3: `contents` is a whole encoded packet of an old ring, rebroadcast on a new one."""
-    contents: bytes
+    contents: Payload
 
     @property
     def message_id(self) -> MessageId:
