@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from statistics import median
-from typing import Any
+from typing import Any, TypeVar
 
 from rich.table import Table
 
@@ -18,6 +18,7 @@ from totempole.errors import TotemError
 from totempole.lab import missing
 
 PEERS = ("corosync",)
+P = TypeVar("P", compare.Plan, limit.Plan, lan100.Plan, scale.Plan)
 MINUTES = {"calm": 10.0, "soak": 60.0}
 QUICK_MINUTES = 0.25
 
@@ -25,9 +26,15 @@ QUICK_MINUTES = 0.25
 def add(benches: options.Verbs) -> None:
     comparing = _bench(benches, "compare", "measure beside another system, in one run", run_compare)
     comparing.add_argument("peer", choices=PEERS, help="the system to compare with")
-    _bench(benches, "limit", "our share of what a raw UDP pump moves between the same hosts", run_limit)
-    _bench(benches, "lan100", "everyone sending on a LAN of 100 Mbit/s: how much is payload", run_lan100)
-    _bench(benches, "scale", "2 to 8 nodes on one machine: throughput, rotation, CPU", run_scale)
+    limiting = _bench(
+        benches, "limit", "our share of what a raw UDP pump moves between the same hosts", run_limit
+    )
+    lan = _bench(
+        benches, "lan100", "everyone sending on a LAN of 100 Mbit/s: how much is payload", run_lan100
+    )
+    scaling = _bench(benches, "scale", "2 to 8 nodes on one machine: throughput, rotation, CPU", run_scale)
+    for parser in (comparing, limiting, lan, scaling):
+        parser.add_argument("--rounds", type=options.at_least_one, metavar="N", help="medians over N rounds")
     for name, summary in (
         ("calm", "full load on busy cores: no configuration may change"),
         ("soak", "full load for long: no node's memory may grow"),
@@ -43,6 +50,11 @@ def _bench(
     options.add_judging(parser, quick="one short round")
     parser.set_defaults(run=run, **defaults)
     return parser
+
+
+def _plan(arguments: argparse.Namespace, quick: P, full: P) -> P:
+    plan = quick if arguments.quick else full
+    return replace(plan, rounds=arguments.rounds) if arguments.rounds else plan
 
 
 @contextmanager
@@ -69,7 +81,7 @@ def run_compare(arguments: argparse.Namespace) -> int:
     if reason:
         raise TotemError(f"corosync cannot be measured here: {reason}")
     screen = Screen(arguments.json)
-    plan = compare.QUICK if arguments.quick else compare.Plan()
+    plan = _plan(arguments, compare.QUICK, compare.Plan())
     with _counting(screen, plan.steps) as tell:
         samples = compare.measure(plan, tell)
     for sealed in plan.encrypted:
@@ -168,7 +180,7 @@ def _compare_data(samples: compare.Samples, plan: compare.Plan) -> dict[str, Any
 
 def run_limit(arguments: argparse.Namespace) -> int:
     screen = Screen(arguments.json)
-    plan = limit.QUICK if arguments.quick else limit.Plan()
+    plan = _plan(arguments, limit.QUICK, limit.Plan())
     with _counting(screen, 2 * plan.rounds) as tell:
         shares = limit.measure(plan, tell)
     names = ("pump MB/s", "totempole MB/s", "share")
@@ -183,7 +195,7 @@ def run_limit(arguments: argparse.Namespace) -> int:
 
 def run_lan100(arguments: argparse.Namespace) -> int:
     screen = Screen(arguments.json)
-    plan = lan100.QUICK if arguments.quick else lan100.Plan()
+    plan = _plan(arguments, lan100.QUICK, lan100.Plan())
     with _counting(screen, plan.rounds * len(plan.nodes)) as tell:
         shares = lan100.measure(plan, tell)
     names = ("payload Mbit/s", "of the link", "raw pump Mbit/s", "of the pump")
@@ -204,7 +216,7 @@ def run_lan100(arguments: argparse.Namespace) -> int:
 
 def run_scale(arguments: argparse.Namespace) -> int:
     screen = Screen(arguments.json)
-    plan = scale.QUICK if arguments.quick else scale.Plan()
+    plan = _plan(arguments, scale.QUICK, scale.Plan())
     with _counting(screen, len(plan.nodes)) as tell:
         sizes = scale.measure(plan, tell)
     names = ("messages/s", "MB/s", "rotation µs", "CPU µs/delivery", "idle CPU/node")

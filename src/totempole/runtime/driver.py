@@ -43,6 +43,7 @@ from totempole.runtime.application import Application
 from totempole.runtime.config import NodeConfig
 from totempole.runtime.logs import event
 from totempole.runtime.meters import Meters
+from totempole.runtime.reading import coalesced
 from totempole.runtime.record import NodeRecord
 from totempole.runtime.sockets import Address, Read, Sockets
 from totempole.runtime.storage import Storage, StorageWriter
@@ -52,7 +53,7 @@ from totempole.types import Configuration, ConfigurationKind, Service
 from totempole.wire.packets import RegularMessage, RegularToken
 from totempole.wire.seal import Keyring
 
-READS_MAX = 64
+READS_MAX = 256
 """Reads of one socket before the loop looks at anything else."""
 
 OUTBOX_BYTES_MAX = 4_000_000
@@ -297,11 +298,7 @@ class Driver:
             self._calls.popleft()()
 
     def _drain(self, sock: Any, reads: int) -> None:
-        read = self.sockets.read
-        for _ in range(reads):
-            arrived = read(sock)
-            if arrived is None:
-                return
+        for arrived in coalesced(self.sockets.read, sock, reads):
             self._receive(arrived)
 
     def _take_own(self) -> None:

@@ -3,6 +3,8 @@
 Deviations:
 - failure to receive is determined before anything is sent on the visit, not after: the token is about to be
   discarded, so nothing should be numbered by it;
+- a processor delivers its own messages before it sends them, where they are next in order: sending takes
+  longer than all else on a visit, and whether others get them does not depend on it;
 - the retransmission timer is stopped only by a message with a higher sequence number than the forwarded
   token's, which alone proves that somebody held the token since;
 - a processor that receives, but too slowly, is expelled too (docs/decisions/0008-laggards.md): the paper's
@@ -180,6 +182,8 @@ class Ordering:
         room = allowance.new_packets - len(answers)
         if recovery is None:
             new = self._originate(ring, token.seq, room, allowance.bytes - sent_bytes)
+            if new:
+                self.deliver(ring)
             late = self._late_packets(len(new))
         else:
             new = self._rebroadcast(ring, token.seq, room, allowance.bytes - sent_bytes, recovery)
