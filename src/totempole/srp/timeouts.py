@@ -19,8 +19,10 @@ from totempole.srp.config import RingConfig
 from totempole.srp.output import Output
 from totempole.srp.states import Timer
 
-MARGIN = 4
-"""For how many of the slowest recent rotations the token may be away before it counts as lost."""
+MARGIN = 10 """For how many of the slowest recent rotations the token may be away before it counts as lost.
+With four, a ring at full load on busy cores broke once in ten minutes: one member had been kept from running
+for 186 ms."""
+RETRANSMISSION_MARGIN = 4
 
 PERIOD_ROTATIONS = 32
 PERIOD_LOSSES = 8
@@ -102,17 +104,18 @@ class Timeouts:
         config = self._config
         slowest_us = max(self._slowest_us, self._before[0])
         quickest_us = min(self._quickest_us, self._before[1], slowest_us)
-        percent = self._stretch(slowest_us)
+        percent = self._stretch(MARGIN * slowest_us)
         before_us, self.token_loss_us = self.token_loss_us, config.token_loss_us * percent // 100
         if self.token_loss_us > before_us:
             self._output.branch("timeouts stretched")
         self.join_us = config.join_us * percent // 100
         self.consensus_us = config.consensus_us * percent // 100
-        self.token_retransmission_us = config.token_retransmission_us * self._stretch(quickest_us) // 100
+        retransmission_percent = self._stretch(RETRANSMISSION_MARGIN * quickest_us)
+        self.token_retransmission_us = config.token_retransmission_us * retransmission_percent // 100
 
-    def _stretch(self, rotation_us: int) -> int:
-        """In percent."""
-        wanted = 100 * MARGIN * rotation_us // self._config.token_loss_us
+    def _stretch(self, away_us: int) -> int:
+        """In percent, such that a token that is away for so long is not lost."""
+        wanted = 100 * away_us // self._config.token_loss_us
         return min(max(100, wanted), self._config.timeout_stretch_max_percent)
 
 
