@@ -19,9 +19,9 @@ from totempole.srp.config import RingConfig
 from totempole.srp.output import Output
 from totempole.srp.states import Timer
 
-MARGIN = 10 """For how many of the slowest recent rotations the token may be away before it counts as lost.
-With four, a ring at full load on busy cores broke once in ten minutes: one member had been kept from running
-for 186 ms."""
+MARGIN = 10
+"""For how many of the slowest recent rotations the token may be away before it counts as lost. With four, a
+ring at full load on busy cores broke once in ten minutes: a member had been kept from running for 186 ms."""
 RETRANSMISSION_MARGIN = 4
 
 PERIOD_ROTATIONS = 32
