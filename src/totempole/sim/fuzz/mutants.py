@@ -182,7 +182,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "machine",
         "Event.REGULAR_MESSAGE: (_drop, _M._on_message, _M._on_message, _M._on_message, _drop, _drop),",
         "Event.REGULAR_MESSAGE: (_drop, *(_M._on_message,) * 4, _drop),",
-        72,
+        191,
     ),
     Mutant(
         "messages of other old rings taken in",
