@@ -24,7 +24,6 @@ from typing import Any
 
 from totempole.effects import (
     CancelTimer,
-    Channel,
     Deliver,
     Effect,
     Heard,
@@ -102,7 +101,7 @@ class Driver:
         self._timers: dict[Any, int] = {}
         """When each of the protocol's timers, and each function that waits (`at`), is due."""
         self._housekeeping_us = 0
-        self._to_self: deque[tuple[Channel, Sequence[bytes]]] = deque()
+        self._to_self: deque[tuple[bytes, ...]] = deque()
         self._calls: deque[Callable[[], None]] = deque()
         self._source: Address = self.sockets.own
         self._running = True
@@ -304,8 +303,7 @@ class Driver:
     def _take_own(self) -> None:
         """What the processor has sent to itself: the token of a ring of one."""
         for _ in range(len(self._to_self)):
-            _, datagrams = self._to_self.popleft()
-            self._feed("receive", tuple(datagrams))
+            self._feed("receive", self._to_self.popleft())
 
     def _receive(self, read: Read) -> None:
         data, segment_bytes, source = read
@@ -364,15 +362,14 @@ class Driver:
         for effect in effects:
             if not self._running:
                 return  # a failure: what was decided before it is not carried out after it
-            kind = type(effect)
-            if kind is Transmit:
-                self._transmit(now, effect)  # type: ignore[arg-type]
-            elif kind is Deliver:
-                self._deliver(effect)  # type: ignore[arg-type]
-            elif kind is SetTimer:
-                self._timers[effect.timer] = effect.at_us  # type: ignore[union-attr]
-            elif kind is CancelTimer:
-                self._timers.pop(effect.timer, None)  # type: ignore[union-attr]
+            if type(effect) is Transmit:
+                self._transmit(now, effect)
+            elif type(effect) is Deliver:
+                self._deliver(effect)
+            elif type(effect) is SetTimer:
+                self._timers[effect.timer] = effect.at_us
+            elif type(effect) is CancelTimer:
+                self._timers.pop(effect.timer, None)
             else:
                 self._apply_rarer(effect)
 
@@ -383,7 +380,7 @@ class Driver:
             for address in self.book.everyone:
                 self.sockets.send(channel, bursts, address)
         elif to == self.config.processor:
-            self._to_self.append((channel, transmit.datagrams))
+            self._to_self.append(transmit.datagrams)
         else:
             book = self.book
             address_of = book.token_address if channel else book.data_address

@@ -83,7 +83,7 @@ class Endpoint(Order):
     @property
     def timeouts(self) -> dict[str, int]:
         """The timeouts in force, in microseconds."""
-        timeouts = self.machine._timeouts
+        timeouts = self.machine.timeouts
         names = ("token_retransmission_us", "token_loss_us", "join_us", "consensus_us")
         return {name.removesuffix("_us"): getattr(timeouts, name) for name in names}
 

@@ -170,13 +170,13 @@ class Membership(TokenPassing):
         self._forget_token()
         self._consensus = None
         if self.state is not State.GATHER:
-            self._join_gap_us = self._timeouts.join_us // JOINS_PER_TIMEOUT
+            self._join_gap_us = self.timeouts.join_us // JOINS_PER_TIMEOUT
         self._enter(State.GATHER, reason)
         self._token_loss.cancel()
         self._token_retransmission.cancel()
         self._output.cancel_timer(Timer.HOLD)
         self._broadcast_join_when_due()
-        self._output.set_timer(Timer.CONSENSUS, self._timeouts.consensus_us)
+        self._output.set_timer(Timer.CONSENSUS, self.timeouts.consensus_us)
         self._try_to_form()
 
     def _forget_token(self) -> None:
@@ -202,8 +202,8 @@ class Membership(TokenPassing):
         self._multicast(self._new_join())
         self._join_is_due = False
         self._joined_us = self._output.now_us
-        self._join_gap_us = min(2 * self._join_gap_us, self._timeouts.join_us)
-        self._output.set_timer(Timer.JOIN, self._timeouts.join_us)
+        self._join_gap_us = min(2 * self._join_gap_us, self.timeouts.join_us)
+        self._output.set_timer(Timer.JOIN, self.timeouts.join_us)
 
     def _new_join(self) -> Join:
         self._counter += 1
@@ -361,7 +361,7 @@ class Membership(TokenPassing):
         self.future_ring_seq = max(self.future_ring_seq, token.ring_id.seq)
         self.forming = Ring(token.ring_id, members, self._me, self._config)
         self._limit_segments(self.forming)
-        self._timeouts.new_ring()
+        self.timeouts.new_ring()
         self._ordering.clock.witness(token.timestamp)
         self._rotation_count = 1
         self._gathering.forget_joins()
@@ -372,7 +372,7 @@ class Membership(TokenPassing):
         self._my_entry = mine = self._new_entry()
         entries = tuple(mine if entry.processor == self._me else entry for entry in token.memb_list)
         self._pass_commit_token(token._replace(memb_list=entries))
-        self._timeouts.token_left(self._output.now_us)
+        self.timeouts.token_left(self._output.now_us)
 
     def _new_entry(self) -> CommitEntry:
         old = self.installed
@@ -399,7 +399,7 @@ class Membership(TokenPassing):
                 memb_index=index,
             ),
         )
-        self._token_retransmission.set(self._timeouts.token_retransmission_us)
+        self._token_retransmission.set(self.timeouts.token_retransmission_us)
         self._reset_token_loss()
 
     def _on_commit_token_in_commit(self, token: CommitToken, _data: bytes) -> None:
@@ -408,7 +408,7 @@ class Membership(TokenPassing):
         if not self._is_current(token, self.forming):
             return
         self.forming.my_token_seq = token.token_seq + 1
-        self._timeouts.token_came(self._output.now_us)
+        self.timeouts.token_came(self._output.now_us)
         self._ordering.clock.witness(token.timestamp)
         if self._ticket:
             self._held_commit_token = token

@@ -43,7 +43,7 @@ class TokenPassing(ABC):
         self._config = config
         self._ordering = ordering
         self._output = output
-        self._timeouts = Timeouts(config, output)
+        self.timeouts = Timeouts(config, output)
         self._token_loss = LazyTimer(Timer.TOKEN_LOSS, output)
         self._token_retransmission = LazyTimer(Timer.TOKEN_RETRANSMISSION, output)
 
@@ -113,7 +113,7 @@ class TokenPassing(ABC):
             self._output.branch("redundant token")
             return
         ring.my_token_seq = token.token_seq + 1
-        self._timeouts.token_came(self._output.now_us)
+        self.timeouts.token_came(self._output.now_us)
         self._held_token = token
         self._ordering.clock.witness(token.timestamp)
         if self._must_wait_for_clock():
@@ -172,19 +172,19 @@ class TokenPassing(ABC):
         self._rotation_count += 1
         self._passed = self._ordering.visit(ring, token, self._recovery)
         may_rest = ring.idle_rounds >= self._config.idle_rounds
-        self._timeouts.token_left(self._output.now_us, may_rest)
-        self._token_retransmission.set(self._timeouts.token_retransmission_us)
+        self.timeouts.token_left(self._output.now_us, may_rest)
+        self._token_retransmission.set(self.timeouts.token_retransmission_us)
         self._reset_token_loss()
         self._after_visit(ring)
 
     def _reset_token_loss(self) -> None:
-        self._token_loss.set(self._timeouts.token_loss_us)
+        self._token_loss.set(self.timeouts.token_loss_us)
 
     def _retransmit_token(self) -> None:
         if self._passed is not None:
             self._output.branch("token retransmitted")
             self._output.add(self._passed)
-            self._token_retransmission.set(self._timeouts.token_retransmission_us)
+            self._token_retransmission.set(self.timeouts.token_retransmission_us)
 
     def _on_wake(self, wake: Wake, _data: bytes) -> None:
         if wake.ring_id == self.installed.ring_id:
