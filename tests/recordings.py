@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
+from totempole.groups import GroupConfig, GroupLayer, over_ring
 from totempole.runtime.recording import InputRecorder, RecordingHeader, recording_header
 from totempole.sim.replay import Recording
 from totempole.sim.world import World
+from totempole.srp import Endpoint
 from totempole.srp.config import RingConfig
 from totempole.trace.schema import LEVELS
-from totempole.types import RingKind, Service
+from totempole.types import ProcessorId, RingKind, Service
+
+
+def grouped_endpoint(
+    me: ProcessorId, config: RingConfig, stable: Mapping[str, int], trace_kinds: frozenset[str]
+) -> GroupLayer:
+    return over_ring(Endpoint(me, config, stable, trace_kinds), config, GroupConfig(), trace_kinds)
 
 
 @cache
 def life(level: str = "delivery") -> Recording:
     """What one of three processors was fed while they formed a ring, sent, and lost one of them."""
     config = RingConfig(ring_kind=RingKind.ACCELERATED, segment_bytes=600)
-    world = World(3, 3, config, level=level, record_inputs=True)
+    world = World(3, 3, config, level=level, record_inputs=True, endpoint=grouped_endpoint)
     world.start()
     world.run_for(500_000)
     for number in range(60):

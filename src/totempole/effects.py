@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from totempole.segment.burst import Burst
 from totempole.types import Configuration, MessageId, OrderKey, Payload, ProcessorId, RingId, Service
 from totempole.wire.packets import Packet
+
+if TYPE_CHECKING:
+    from totempole.groups.events import GroupEvent
 
 
 class Channel(IntEnum):
@@ -103,6 +106,20 @@ class Stopped(NamedTuple):
     """The protocol has left the ring and takes no further input."""
 
 
+class ToProcesses(NamedTuple):
+    """An event of the group layer for processes of this processor, by their numbers."""
+
+    processes: tuple[int, ...]
+    event: GroupEvent
+
+
+class Taken(NamedTuple):
+    """So much of what the process sent has been handed to the ring: it may send as much again."""
+
+    process: int
+    weight: int
+
+
 class Trace(NamedTuple):
     """A row for the trace: its kind and the columns that apply (totempole.trace.schema)."""
 
@@ -123,5 +140,7 @@ Effect = (
     | PushBack
     | Ready
     | Stopped
+    | ToProcesses
+    | Taken
     | Trace
 )

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from totempole.effects import Effect
 from totempole.types import Service
+from totempole.wire.seal import Keyring
 
 
 class Order(Protocol):
@@ -20,6 +21,16 @@ class Order(Protocol):
     A full queue answers `PushBack` and takes nothing; `Ready` follows when there is room. `Deliver`,
     `InstallConfiguration` (transitional ones where the engine has them) and `SafeUpTo` are what goes up.
     """
+
+    @property
+    def queued(self) -> int:
+        """Submissions that wait for their place in the order."""
+        ...
+
+    @property
+    def token_first(self) -> bool:
+        """Whether a token that waits beside data should be taken first."""
+        ...
 
     def start(self, now_us: int) -> list[Effect]: ...
 
@@ -34,5 +45,9 @@ class Order(Protocol):
     def expire(self, now_us: int, timer: Any) -> list[Effect]: ...
 
     def persisted(self, now_us: int, ticket: int) -> list[Effect]: ...
+
+    def rekey(self, now_us: int, keyring: Keyring) -> list[Effect]: ...
+
+    def limit_segments(self, now_us: int, segment_bytes: int) -> list[Effect]: ...
 
     def leave(self, now_us: int) -> list[Effect]: ...

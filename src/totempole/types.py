@@ -84,6 +84,27 @@ class OrderKey(NamedTuple):
     conf_id: RingId
 
 
+class ProcessId(NamedTuple):
+    """Names a process: its processor, that one's life, and a number that the life gives only once."""
+
+    processor: ProcessorId
+    incarnation: int
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.processor}.{self.incarnation}.{self.number}"
+
+
+class Place(NamedTuple):
+    """A place in the total order of group messages and views: that of the packet, and within it."""
+
+    key: OrderKey
+    index: int  # type: ignore[assignment]
+
+    def __str__(self) -> str:
+        return f"{self.key.ring_id}:{self.key.seq}:{self.index}"
+
+
 Payload = bytes | memoryview
 """Bytes that nobody changes: on their own, or within the packet that they came in."""
 

@@ -16,7 +16,7 @@ from status_document import healthy
 from totempole.cli.command import _parser
 from totempole.runtime.config import NodeConfig, build
 from totempole.runtime.metrics import MEANINGS, StatusCollector
-from totempole.runtime.settings import sections_of, settings_of
+from totempole.settings import sections_of, settings_of
 
 ROOT = Path(__file__).parents[2]
 PAGES = ("node.md", "tuning.md", "networks-without-multicast.md")

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from group_stage import GroupStageMaker, group_staged
 from netns_stage import StageMaker, staged
 
 from totempole.lab import missing
@@ -26,5 +27,16 @@ def stage(tmp_path: Path) -> StageMaker:
 
     def make(hosts: int, **options: Any) -> Any:
         return staged(tmp_path, hosts, **options)
+
+    return make
+
+
+@pytest.fixture
+def groups(tmp_path: Path) -> GroupStageMaker:
+    """`with groups(hosts=4) as stage:` starts daemons; when the block ends, they and their programs are
+    judged."""
+
+    def make(hosts: int, **options: Any) -> Any:
+        return group_staged(tmp_path, hosts, **options)
 
     return make

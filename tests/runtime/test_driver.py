@@ -26,6 +26,7 @@ from totempole.runtime import keyring
 from totempole.runtime import sockets as sockets_module
 from totempole.runtime.config import NodeConfig, Peer, SecurityConfig, TraceConfig
 from totempole.runtime.driver import Driver, fit_to_sockets
+from totempole.runtime.record import NodeRecord
 from totempole.runtime.snapshot import snapshot
 from totempole.runtime.sockets import Read, Sockets
 from totempole.runtime.storage import Storage
@@ -219,7 +220,7 @@ def test_a_message_that_is_too_long_is_refused(place: Place, tmp_path: Path) -> 
         started(node_config(place, 1, tmp_path)) as (member,),
         pytest.raises(ConfigurationError, match="packet_bytes_max"),
     ):
-        member.driver.send([bytes(60_000)])
+        member.driver.send([bytes(189_000)])
 
 
 # Leaving
@@ -751,7 +752,7 @@ def test_a_timer_and_a_descriptor_of_the_application(place: Place, tmp_path: Pat
         with near, far:
             seen: list[bytes] = []
 
-            def readable() -> None:
+            def readable(events: int) -> None:
                 seen.append(far.recv(100))
                 member.driver.unwatch(far.fileno())
 
@@ -773,3 +774,16 @@ def test_a_run_is_traced_and_recorded(place: Place, tmp_path: Path) -> None:
         folder = tmp_path / f"node{me}" / "trace"
         assert list(folder.glob("inputs-*.totem"))
         assert list(folder.glob(f"run=cluster-1/node={me}/part-*.parquet"))
+
+
+def test_a_life_that_left_its_number_to_the_next_left_a_recording_too(place: Place, tmp_path: Path) -> None:
+    """It was killed before its first write."""
+    trace = TraceConfig(inputs=True, directory=tmp_path / "trace")
+    config = node_config(place, 1, tmp_path, trace=trace)
+    (tmp_path / "trace").mkdir()
+    for _ in range(2):
+        NodeRecord(config, config.ring, {"incarnation": 6}, ()).close()
+    assert {file.name for file in (tmp_path / "trace").glob("*.totem")} == {
+        "inputs-1-7.totem",
+        "inputs-1-7-2.totem",
+    }

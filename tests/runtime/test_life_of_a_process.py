@@ -223,8 +223,9 @@ async def main():
         processor=1, directory=Path(sys.argv[1]), security=SecurityConfig(unsealed=True),
         network=NetworkConfig(address=sys.argv[2], port=int(sys.argv[3])),
     )
-    async with Node(config, placement="process") as node:
-        print(node._hosting._process.pid, flush=True)
+    node = Node(config, placement="process")
+    async with node:
+        print(node._ring_node._hosting._process.pid, flush=True)
         await asyncio.sleep(600)
 
 asyncio.run(main())

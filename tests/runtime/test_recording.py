@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from recordings import header_of, life, write
 from totempole.effects import CancelTimer, Channel, Deliver, Effect, SetTimer, Transmit
 from totempole.errors import ConfigurationError, TraceError
+from totempole.groups import GroupLayer, over_ring
 from totempole.runtime import recording
 from totempole.runtime.recording import (
     METHODS,
@@ -125,7 +126,7 @@ def test_what_it_cannot_hold(tmp_path: Path) -> None:
 
 
 def test_the_protocol_has_every_method() -> None:
-    assert all(callable(getattr(Endpoint, method)) for method in METHODS)
+    assert all(callable(getattr(GroupLayer, method)) for method in METHODS)
 
 
 # The digest of effects
@@ -216,14 +217,16 @@ def _begins_to_gather(effects: list[Effect]) -> bool:
 
 def test_a_protocol_that_raises_differs_there(path: Path) -> None:
     class Broken(Endpoint):
-        def submit(self, *_: Any, **__: Any) -> list[Effect]:
+        def leave(self, *_: Any, **__: Any) -> list[Effect]:
             raise ZeroDivisionError("broken")
 
-    def make(header: RecordingHeader) -> Endpoint:
-        return Broken(header.processor, header.config, header.stable, header.trace_kinds)
+    def make(header: RecordingHeader) -> GroupLayer:
+        config, kinds = header.config, header.trace_kinds
+        broken = Broken(header.processor, config, header.stable, kinds)
+        return over_ring(broken, config, header.groups, kinds)
 
     report = replay(path, make)
-    first = next(i for i, each in enumerate(life().inputs) if each[0] == "submit")
+    first = next(i for i, each in enumerate(life().inputs) if each[0] == "leave")
     assert report.difference is not None
     assert report.difference.index == first
     assert report.difference.text == "it raises ZeroDivisionError: broken"
@@ -359,8 +362,8 @@ def edited_header(path: Path, old: bytes, new: bytes) -> Path:
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
-        (b'"join_us"', b'"joy_us"', "only this version has the ring setting 'join_us'"),
-        (b'"join_us"', b'"a_us": 1, "join_us"', "only the recording has the ring setting 'a_us'"),
+        (b'"join_us"', b'"joy_us"', "only this version has the setting 'join_us'"),
+        (b'"join_us"', b'"a_us": 1, "join_us"', "only the recording has the setting 'a_us'"),
         (b'"ring_kind": 2', b'"ring_kind": 9', "9 is not a valid RingKind"),
         (b'"leave"', b'"love"', "it has inputs 'love', which this version's protocol does not take"),
         (b'"processor"', b'"p"', "its header cannot be used"),
@@ -378,7 +381,7 @@ def test_headers_that_cannot_be_used(tmp_path: Path, old: bytes, new: bytes, pro
 def test_another_version(tmp_path: Path) -> None:
     path = write(tmp_path / "x", life(), stop=0)
     path.write_bytes(recording.MAGIC + b"\0\0\0\x09" + path.read_bytes()[12:])
-    with pytest.raises(TraceError, match="has version 9 and this program reads version 1"):
+    with pytest.raises(TraceError, match="has version 9 and this program reads version 2"):
         RecordingReader(path)
 
 

@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 import pytest
 
-from totempole import Node
+from totempole import RingNode
 from totempole.effects import Deliver, Effect
 from totempole.groups import Batch, Outbox
 from totempole.runtime import keyring
 from totempole.runtime.config import NetworkConfig, NodeConfig, Peer, SecurityConfig
-from totempole.runtime.events import Messages, View
+from totempole.runtime.ring_events import RingMessages, RingView
 from totempole.sim.host import Host
 from totempole.sim.world import World
 from totempole.srp.config import RingConfig
@@ -136,7 +136,7 @@ class OnSockets:
 
     async def play(self, rounds: Sequence[Sequence[Submission]]) -> Log:
         async with asyncio.timeout(WAIT_S), AsyncExitStack() as stack:
-            nodes = {config.processor: Node(config) for config in self._configs}
+            nodes = {config.processor: RingNode(config) for config in self._configs}
             await asyncio.gather(*map(stack.enter_async_context, nodes.values()))
             listeners = [asyncio.create_task(self._listen(me, node)) for me, node in nodes.items()]
             await self._until(lambda: all(self._members.get(me) == ALL for me in ALL))
@@ -145,7 +145,7 @@ class OnSockets:
             await asyncio.gather(*listeners)
         return self.log
 
-    async def _play(self, nodes: dict[ProcessorId, Node], rounds: Sequence[Sequence[Submission]]) -> None:
+    async def _play(self, nodes: dict[ProcessorId, RingNode], rounds: Sequence[Sequence[Submission]]) -> None:
         due = 0
         for submissions in rounds:
             due += len(deliveries_of(submissions))
@@ -153,13 +153,13 @@ class OnSockets:
                 await nodes[submission.origin].multicast_many(submission.payloads, submission.service)
             await self._until(lambda due=due: all(len(delivered) >= due for delivered in self.log.values()))
 
-    async def _listen(self, me: ProcessorId, node: Node) -> None:
+    async def _listen(self, me: ProcessorId, node: RingNode) -> None:
         async for event in node:
             async with self._news:
-                if isinstance(event, Messages):
+                if isinstance(event, RingMessages):
                     sender, service = event.sender, event.service
                     self.log[me] += [Delivery(sender, payload, service) for payload in event.payloads]
-                elif isinstance(event, View) and event.kind == "regular":
+                elif isinstance(event, RingView) and event.kind == "regular":
                     self._members[me] = event.members
                 self._news.notify_all()
 

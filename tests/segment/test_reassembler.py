@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from strategies import SAMPLES, byte_ranges
 from totempole.errors import CodecError
-from totempole.segment import Cutter, PacketName, Reassembler
+from totempole.segment import Cutter, NotNeighbours, PacketName, Reassembler
 from totempole.segment.cutter import cut as cut_bursts
 from totempole.segment.header import MAGIC, PACKET_TOTAL_MAX, SEGMENT, VERSION, NameKind, data_name
 from totempole.segment.reassembler import (
@@ -327,28 +327,63 @@ def test_a_whole_burst_is_its_packet(length):
     packet = pattern(length)
     (burst,) = cut_bursts(NAME, packet, SEGMENT_BYTES)
     reassembler = Reassembler(length)
-    assert reassembler.receive_whole(*burst) == (NAME, packet)
-    assert reassembler.receive_whole(*burst) is None  # its datagrams are all known by now
+    assert reassembler.receive_burst(*burst) == (NAME, packet)
+    assert reassembler.receive_burst(*burst) is None  # its datagrams are all known by now
     assert feed(reassembler, burst.datagrams) == []
 
 
+def take(reassembler: Reassembler, pieces: list[bytes]):
+    """As a read gives them: one datagram, or several as a burst."""
+    if len(pieces) == 1:
+        return reassembler.receive(pieces[0])
+    return reassembler.receive_burst(b"".join(pieces), SEGMENT_BYTES)
+
+
+@given(st.integers(2 * ROOM, 5_000), st.data())
+def test_a_packet_comes_in_several_bursts_in_any_order(length, data):
+    packet = pattern(length)
+    pieces = cut(NAME, packet, SEGMENT_BYTES)
+    cuts = sorted(data.draw(st.sets(st.integers(1, len(pieces) - 1), min_size=1, max_size=4)))
+    bursts = [pieces[start:stop] for start, stop in pairwise([0, *cuts, len(pieces)])]
+    order = data.draw(st.permutations(bursts))
+    reassembler = Reassembler(length)
+    given = [take(reassembler, burst) for burst in order]
+    assert given == [None] * (len(bursts) - 1) + [(NAME, packet)]
+    assert reassembler.holes(RING, 9) == ()
+
+
 @given(st.integers(3 * ROOM, 2_000), st.data())
-def test_a_burst_that_is_not_one_packet_in_order_is_taken_apart(length, data):
+def test_what_is_missing_of_bursts_is_known(length, data):
+    packet = pattern(length)
+    pieces = cut(NAME, packet, SEGMENT_BYTES)
+    lost = data.draw(st.integers(0, len(pieces) - 1))
+    reassembler = Reassembler(length)
+    for burst in (pieces[:lost], pieces[lost + 1 :]):
+        if burst:
+            assert take(reassembler, burst) is None
+    assert reassembler.holes(RING, 9) == ((lost * ROOM, min((lost + 1) * ROOM, length)),)
+    assert reassembler.receive(pieces[lost]) == (NAME, packet)
+
+
+@given(st.integers(4 * ROOM, 2_000), st.data())
+def test_a_burst_that_is_no_run_of_one_packet_is_taken_apart(length, data):
     pieces = cut(NAME, pattern(length), SEGMENT_BYTES)
     other = cut(data_name(RING, 10), pattern(length), SEGMENT_BYTES)
-    at = data.draw(st.integers(0, len(pieces) - 2))
+    at = data.draw(st.integers(1, len(pieces) - 3))
     broken = {
         "lost": pieces[:at] + pieces[at + 1 :],
-        "swapped": [*pieces[:-1][:at], *reversed(pieces[at : at + 2]), *pieces[at + 2 :]],
+        "swapped": [*pieces[:at], *reversed(pieces[at : at + 2]), *pieces[at + 2 :]],
         "mixed": [*pieces[:at], other[at], *pieces[at + 1 :]],
         "repeated": [*pieces[:at], pieces[at + 1], *pieces[at + 1 :]],
     }[data.draw(st.sampled_from(["lost", "swapped", "mixed", "repeated"]))]
-    assert Reassembler(length).receive_whole(b"".join(broken), SEGMENT_BYTES) is None
+    with pytest.raises(NotNeighbours):
+        Reassembler(length).receive_burst(b"".join(broken), SEGMENT_BYTES)
 
 
 @given(st.binary(max_size=400), st.integers(1, 200))
 def test_a_burst_of_junk_is_no_packet(junk, segment_bytes):
-    assert Reassembler(1_000).receive_whole(junk, segment_bytes) is None
+    with pytest.raises(NotNeighbours):
+        Reassembler(1_000).receive_burst(junk, segment_bytes)
 
 
 def test_a_burst_joins_what_has_arrived_in_part():
@@ -356,5 +391,4 @@ def test_a_burst_joins_what_has_arrived_in_part():
     (burst,) = cut_bursts(NAME, packet, SEGMENT_BYTES)
     reassembler = Reassembler(1_000)
     reassembler.receive(burst.datagrams[3])
-    assert reassembler.receive_whole(*burst) is None
-    assert feed(reassembler, burst.datagrams) == [(NAME, packet)]
+    assert reassembler.receive_burst(*burst) == (NAME, packet)

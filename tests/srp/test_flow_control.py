@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from srp_bench import RING
 
 from totempole.srp.config import RingConfig
-from totempole.srp.flow import FlowControl
+from totempole.srp.flow import WINDOW_BYTES_LEAST, FlowControl
 from totempole.wire.packets import RegularToken
 
 CONFIG = RingConfig(
@@ -18,6 +18,7 @@ CONFIG = RingConfig(
     each_time_packets=8,
     window_bytes=200_000,
     each_time_bytes=80_000,
+    packet_bytes_max=60_000,
     outstanding_packets_max=30,
 )
 
@@ -168,3 +169,46 @@ def test_a_rotation_never_exceeds_the_window_and_never_stands_still(members: int
     sent = rotations(CONFIG, members, 12, lost)
     assert all(sum(row) <= CONFIG.window_packets for row in sent)
     assert sum(map(sum, sent)) > 0 or all(lost)
+
+
+# Links of all speeds
+
+
+def carried(flow: FlowControl, bytes_per_us: float, rotations: int) -> int:
+    """A saturated ring on a link of this speed: the bytes of its last rotation."""
+    now_us, sent = 1_000, 0
+    for _ in range(rotations):
+        flow.note_visit(now_us, sent)
+        sent = flow.window_bytes
+        now_us += round(sent / bytes_per_us)
+    return sent
+
+
+def test_on_a_fast_link_the_window_soon_is_what_is_set() -> None:
+    flow = FlowControl(RingConfig(), 4)
+    assert flow.window_bytes < RingConfig().window_bytes
+    assert carried(flow, 1_000.0, 10) == RingConfig().window_bytes
+
+
+@pytest.mark.parametrize("megabits", [100, 200, 400])
+def test_on_a_slow_link_a_rotation_lasts_no_longer_than_is_set(megabits: int) -> None:
+    bytes_per_us = megabits / 8
+    sent = carried(FlowControl(RingConfig(), 4), bytes_per_us, 20)
+    assert sent / bytes_per_us == pytest.approx(RingConfig().rotation_target_us, rel=0.01)
+
+
+def test_however_slow_the_link_a_rotation_carries_something() -> None:
+    assert carried(FlowControl(RingConfig(), 4), 0.1, 20) == WINDOW_BYTES_LEAST
+
+
+def test_rotations_that_carry_little_say_nothing_about_the_link() -> None:
+    flow = FlowControl(RingConfig(), 4)
+    before = flow.window_bytes
+    for turn in range(1, 50):
+        flow.note_visit(turn * 500_000, 1_000)
+    assert flow.window_bytes == before
+
+
+def test_a_rotation_is_short_beside_the_token_loss_timeout() -> None:
+    config = RingConfig(token_loss_us=40_000)
+    assert carried(FlowControl(config, 4), 12.5, 20) == pytest.approx(12.5 * 20_000, rel=0.01)

@@ -22,6 +22,7 @@ from totempole.wire.layout import (
     MESSAGE,
     NOTICE,
     PACKET_BYTES_MAX,
+    PLAIN_CONTENTS_MAX,
     PROCESSORS_MAX,
     REGULAR_OVERHEAD,
     REQUESTS_MAX,
@@ -214,7 +215,9 @@ MALFORMED = {
     "message service": forge(1, message_fields(service=0)),
     "message unknown service": forge(1, message_fields(service=3)),
     "message flags": forge(1, message_fields(), flags=4),
-    "message plain contents": forge(1, message_fields(length=60_001), bytes(60_001)),
+    "message plain contents": forge(
+        1, message_fields(length=PLAIN_CONTENTS_MAX + 1), bytes(PLAIN_CONTENTS_MAX + 1)
+    ),
     "token sender": forge(2, token_fields(), sender=0),
     "token ring": forge(2, token_fields(representative=0)),
     "token flags": forge(2, token_fields(), flags=4),

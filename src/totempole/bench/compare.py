@@ -2,7 +2,7 @@
 
 Four daemons each, one sender, a bridge at MTU 1500. Corosync runs with its defaults, with and without its
 realtime priority ("-rt"), and stands with the best of its transports at each size; Totempole runs with its
-own defaults, embedded.
+own defaults: embedded in the program that sends and counts, and through daemon and client, as corosync does.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 
 from totempole.bench import corosync
+from totempole.bench.daemons import DaemonBench
 from totempole.bench.ring import RingBench
 from totempole.lab import Lab
 from totempole.lab.cluster import Setup
@@ -25,6 +26,9 @@ SIZES = (64, 320, 1600, 8000, 40000)
 LATENCY_BYTES = 64
 LATENCY_RATE = 200
 PERCENTILES = (50, 99, 99.9)
+SERVICES = ("agreed", "safe")
+DAEMON = "daemon "
+"""Begins the name of what was measured through daemon and client."""
 
 Tell = Callable[[str], None]
 
@@ -40,7 +44,7 @@ class Plan:
     @property
     def steps(self) -> int:
         """Clusters that are started, all told."""
-        return self.rounds * sum(len(variants(sealed)) + 1 for sealed in self.encrypted)
+        return self.rounds * sum(len(variants(sealed)) + 2 for sealed in self.encrypted)
 
 
 QUICK = Plan(rounds=1, seconds=1.0, sizes=(64, 1600), latency_count=200, encrypted=(False,))
@@ -53,9 +57,10 @@ class Samples:
     theirs: dict[tuple[bool, str, int], list[float]] = field(default_factory=lambda: defaultdict(list))
     """Messages per second by encryption, transport, size."""
     ours: dict[tuple[bool, str, int], list[float]] = field(default_factory=lambda: defaultdict(list))
-    """By encryption, variant (agreed, safe, agreed with gso_max_segs 1), size."""
+    """By encryption, variant (agreed, safe, agreed with gso_max_segs 1; two through a daemon), size."""
     their_latencies_us: dict[str, list[list[float]]] = field(default_factory=lambda: defaultdict(list))
-    our_latencies_us: list[list[float]] = field(default_factory=list)
+    our_latencies_us: dict[str, list[list[float]]] = field(default_factory=lambda: defaultdict(list))
+    """Embedded, and through daemon and client."""
     their_failovers_ms: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     our_failovers_ms: list[float] = field(default_factory=list)
 
@@ -92,6 +97,9 @@ def measure(plan: Plan, tell: Tell) -> Samples:
                 place = Path(directory) / f"round-{number}-{'sealed' if sealed else 'plain'}"
                 with RingBench(lab, place, setup) as ring:
                     _measure_ours(lab, ring, plan, samples, sealed)
+                tell(f"totempole, daemon and client{' sealed' if sealed else ''}")
+                with DaemonBench(lab, place / "daemons", setup) as daemons:
+                    _measure_daemons(daemons, plan, samples, sealed)
     return samples
 
 
@@ -117,7 +125,7 @@ def _measure_theirs(cluster: corosync.Cluster, plan: Plan, samples: Samples, nam
 
 def _measure_ours(lab: Lab, ring: RingBench, plan: Plan, samples: Samples, sealed: bool) -> None:
     for size in plan.sizes:
-        for service in ("agreed", "safe"):
+        for service in SERVICES:
             rate = ring.throughput(size, plan.seconds, service).messages_per_s
             samples.ours[sealed, service, size].append(rate)
     if sealed:
@@ -127,5 +135,16 @@ def _measure_ours(lab: Lab, ring: RingBench, plan: Plan, samples: Samples, seale
         rate = ring.throughput(size, plan.seconds).messages_per_s
         samples.ours[sealed, "cut", size].append(rate)
     lab.holes(on=False)
-    samples.our_latencies_us.append(ring.latencies_us(LATENCY_BYTES, LATENCY_RATE, plan.latency_count))
+    latencies = ring.latencies_us(LATENCY_BYTES, LATENCY_RATE, plan.latency_count)
+    samples.our_latencies_us["embedded"].append(latencies)
     samples.our_failovers_ms += ring.failover_ms(victim=HOSTS)
+
+
+def _measure_daemons(daemons: DaemonBench, plan: Plan, samples: Samples, sealed: bool) -> None:
+    for size in plan.sizes:
+        for service in SERVICES:
+            rate = daemons.throughput(size, plan.seconds, service).messages_per_s
+            samples.ours[sealed, DAEMON + service, size].append(rate)
+    if not sealed:
+        latencies = daemons.latencies_us(LATENCY_BYTES, LATENCY_RATE, plan.latency_count)
+        samples.our_latencies_us["through daemon and client"].append(latencies)

@@ -1,8 +1,9 @@
 """A LAN of 100 Mbit/s, everyone sending messages of 1 KB: how much of the link carries payload.
 
-The LAN is one shared medium, as the papers' Ethernet was: all that any host sends passes one token bucket of
-100 Mbit/s where it enters the switch. The bucket counts each frame with its Ethernet header. What it lets
-through is measured in the same run by a raw UDP pump of full frames.
+The LAN is one shared medium, as the papers' Ethernet was: each host sends through a token bucket of 100
+Mbit/s, its network card, and all that any host sends passes one more where it enters the switch. The buckets
+count each frame with its Ethernet header. What they let through is measured in the same run by a raw UDP pump
+of full frames.
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ def _measure(plan: Plan, nodes: int, tell: Callable[[str], None]) -> Share:
     with (
         Lab("lan100", hosts=nodes) as lab,
         TemporaryDirectory(prefix="totem-bench-") as directory,
+        lab.shape(RATE, direction="from"),
         lab.shared_medium(RATE),
     ):
         for number in range(plan.rounds):

@@ -1,11 +1,21 @@
-"""Was it right? Each property of 000 ch. 3 and §4.5 as a named check over a trace.
+"""Was it right? Each property of 000 ch. 3 and §4.5, and of 003's groups, as a named check over a trace.
 
 `check(rows)` indexes the rows once and returns a `Report` with one verdict for each of `PROPERTIES`: it
 holds, it is violated (by whom, over which messages, at which steps), or a prefix cannot tell yet.
 """
 
-from totempole.checkers.properties import PROPERTIES, Property, check
+from totempole.checkers.properties import PROPERTIES, GroupProperty, Property, check
 from totempole.checkers.terms import Liveness
 from totempole.checkers.verdict import Outcome, Report, Verdict, Violation
 
-__all__ = ["PROPERTIES", "Liveness", "Outcome", "Property", "Report", "Verdict", "Violation", "check"]
+__all__ = [
+    "PROPERTIES",
+    "GroupProperty",
+    "Liveness",
+    "Outcome",
+    "Property",
+    "Report",
+    "Verdict",
+    "Violation",
+    "check",
+]

@@ -8,6 +8,16 @@ from dataclasses import dataclass
 from totempole.checkers.agreed import agreed_order
 from totempole.checkers.causal import causal_order
 from totempole.checkers.content import service_kept, timestamps
+from totempole.checkers.group_company import honest_company
+from totempole.checkers.group_content import whole_or_nothing
+from totempole.checkers.group_fifo import first_in_first_out
+from totempole.checkers.group_history import GroupHistory
+from totempole.checkers.group_liveness import group_liveness
+from totempole.checkers.group_order import one_order
+from totempole.checkers.group_safe import safe_notices
+from totempole.checkers.group_state import state_transfer
+from totempole.checkers.group_synchrony import virtual_synchrony
+from totempole.checkers.group_views import self_inclusion, view_agreement, views_first
 from totempole.checkers.history import History
 from totempole.checkers.liveness import liveness
 from totempole.checkers.membership import (
@@ -45,7 +55,21 @@ class Property:
         return findings.verdict()
 
 
-PROPERTIES: tuple[Property, ...] = (
+@dataclass(frozen=True, slots=True)
+class GroupProperty:
+    """One of what the group layer tells processes."""
+
+    name: str
+    citation: str
+    check: Callable[[GroupHistory, Terms, Findings], None]
+
+    def judge(self, groups: GroupHistory, terms: Terms) -> Verdict:
+        findings = Findings(self.name)
+        self.check(groups, terms, findings)
+        return findings.verdict()
+
+
+RING_PROPERTIES: tuple[Property, ...] = (
     Property("unique-configurations", "000 §3.4, theorem 4.1", unique_configurations),
     Property("termination", "000 §3.4, theorem 4.3", termination),
     Property("configuration-change-consistency", "000 §3.4, theorem 4.4", configuration_change_consistency),
@@ -71,6 +95,22 @@ PROPERTIES: tuple[Property, ...] = (
     Property("liveness", "000 §4.5, theorems 4.3, 4.7 and 4.8", liveness),
 )
 
+GROUP_PROPERTIES: tuple[GroupProperty, ...] = (
+    GroupProperty("group-view-agreement", "003 process group interface", view_agreement),
+    GroupProperty("group-self-inclusion", "003 process group interface", self_inclusion),
+    GroupProperty("group-views-first", "003 virtual synchrony", views_first),
+    GroupProperty("group-honest-company", "003 extended virtual synchrony", honest_company),
+    GroupProperty("group-virtual-synchrony", "003 virtual synchrony", virtual_synchrony),
+    GroupProperty("group-one-order", "003 process group interface", one_order),
+    GroupProperty("group-first-in-first-out", "003 process group interface", first_in_first_out),
+    GroupProperty("group-whole-or-nothing", "003 process group interface", whole_or_nothing),
+    GroupProperty("group-safe-notices", "000 §3.5, theorem 4.15", safe_notices),
+    GroupProperty("group-state-transfer", "docs: joining with state", state_transfer),
+    GroupProperty("group-liveness", "003 process group interface", group_liveness),
+)
+
+PROPERTIES: tuple[Property | GroupProperty, ...] = RING_PROPERTIES + GROUP_PROPERTIES
+
 
 def check(
     rows: Iterable[Row],
@@ -84,6 +124,10 @@ def check(
     `complete`: the run ended quiescent, and what has not happened by now never will. Otherwise the rows are
     a prefix, and what they cannot tell is undecided. `same_clock`: `at_us` is comparable between nodes.
     """
+    rows = list(rows)
     history = History(rows)
+    groups = GroupHistory(rows, history)
     terms = Terms(complete, same_clock, expectation)
-    return Report(tuple(item.judge(history, terms) for item in PROPERTIES))
+    verdicts = [item.judge(history, terms) for item in RING_PROPERTIES]
+    verdicts += [item.judge(groups, terms) for item in GROUP_PROPERTIES]
+    return Report(tuple(verdicts))

@@ -18,6 +18,8 @@ examples:
   totem bench sim            medians over five rounds, a minute or two
   totem bench sim --quick    a first impression in well under a minute
   totem bench compare corosync --json compare.json
+  totem bench compare pysyncobj --quick
+  totem bench clients        1, 10 and 100 programs on one daemon
 """
 
 

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict, replace
-from statistics import median
-from typing import Any, TypeVar
 
 from rich.table import Table
 
-from totempole.bench import compare, corosync, endurance, lan100, limit, scale
+from totempole.bench import clients, endurance, lan100, limit, scale
 from totempole.cli import options
+from totempole.cli.bench_compare import PEERS, run_compare
+from totempole.cli.bench_rounds import chosen_plan, counting
 from totempole.cli.output import Screen, table
 from totempole.errors import TotemError
 from totempole.lab import missing
 
-PEERS = ("corosync",)
-P = TypeVar("P", compare.Plan, limit.Plan, lan100.Plan, scale.Plan)
 MINUTES = {"calm": 10.0, "soak": 60.0}
 QUICK_MINUTES = 0.25
 
@@ -33,7 +30,16 @@ def add(benches: options.Verbs) -> None:
         benches, "lan100", "everyone sending on a LAN of 100 Mbit/s: how much is payload", run_lan100
     )
     scaling = _bench(benches, "scale", "2 to 8 nodes on one machine: throughput, rotation, CPU", run_scale)
-    for parser in (comparing, limiting, lan, scaling):
+    crowding = _bench(
+        benches, "clients", "1, 10 and 100 clients on one daemon: throughput, fairness, memory", run_clients
+    )
+    crowding.add_argument(
+        "--window",
+        type=options.at_least_one,
+        metavar="BYTES",
+        help="each client has at most so many bytes of its own under way; default: what the daemon takes",
+    )
+    for parser in (comparing, limiting, lan, scaling, crowding):
         parser.add_argument("--rounds", type=options.at_least_one, metavar="N", help="medians over N rounds")
     for name, summary in (
         ("calm", "full load on busy cores: no configuration may change"),
@@ -52,136 +58,13 @@ def _bench(
     return parser
 
 
-def _plan(arguments: argparse.Namespace, quick: P, full: P) -> P:
-    plan = quick if arguments.quick else full
-    return replace(plan, rounds=arguments.rounds) if arguments.rounds else plan
-
-
-@contextmanager
-def _counting(screen: Screen, total: int) -> Iterator[Callable[[str], None]]:
-    reason = missing()
-    if reason:
-        raise TotemError(f"hosts are network namespaces here: {reason}")
-    with screen.progress("measuring", total) as advance:
-        done = 0
-
-        def tell(note: str) -> None:
-            nonlocal done
-            advance(done, note)
-            done += 1
-
-        yield tell
-
-
-# compare
-
-
-def run_compare(arguments: argparse.Namespace) -> int:
-    reason = corosync.missing()
-    if reason:
-        raise TotemError(f"corosync cannot be measured here: {reason}")
-    screen = Screen(arguments.json)
-    plan = _plan(arguments, compare.QUICK, compare.Plan())
-    with _counting(screen, plan.steps) as tell:
-        samples = compare.measure(plan, tell)
-    for sealed in plan.encrypted:
-        screen.print(_rates_table(samples, plan, sealed))
-        screen.print()
-    screen.print(_latency_table(samples))
-    screen.print()
-    screen.print(_failover_table(samples))
-    screen.save_json(_compare_data(samples, plan))
-    return 0
-
-
-def _rates_table(samples: compare.Samples, plan: compare.Plan, sealed: bool) -> Table:
-    variants = ["agreed", "safe"] + ([] if sealed else ["cut"])
-    heads = {"agreed": "agreed/s", "safe": "safe/s", "cut": "gso_max_segs 1"}
-    columns = ["corosync/s", "MB/s", "by"]
-    for variant in variants:
-        columns += [heads[variant], "MB/s", "ratio"]
-    title = f"Ordered messages a second, {compare.HOSTS} nodes, one sender, "
-    title += "encrypted" if sealed else "not encrypted"
-    shown = table("bytes", *columns, title=title, right=tuple(column for column in columns if column != "by"))
-    for size in plan.sizes:
-        transport, theirs = samples.best_of_theirs(sealed, size)
-        cells = [f"{theirs:,.0f}", f"{theirs * size / 1e6:.1f}", transport]
-        for variant in variants:
-            rate = median(samples.ours[sealed, variant, size])
-            cells += [f"{rate:,.0f}", f"{rate * size / 1e6:.1f}", f"{rate / theirs:.1f}"]
-        shown.add_row(str(size), *cells)
-    return shown
-
-
-def _latency_table(samples: compare.Samples) -> Table:
-    names = tuple(f"p{percent:g} µs" for percent in compare.PERCENTILES)
-    title = f"From send to own delivery, {compare.LATENCY_RATE} messages/s of {compare.LATENCY_BYTES} bytes"
-    shown = table("system", *names, title=title, right=names)
-    for name, rounds in _latencies(samples).items():
-        shown.add_row(name, *(f"{value:,.0f}" for value in rounds))
-    return shown
-
-
-def _latencies(samples: compare.Samples) -> dict[str, list[float]]:
-    rows = {f"corosync {name}": rounds for name, rounds in samples.their_latencies_us.items()}
-    rows["totempole"] = samples.our_latencies_us
-    return {
-        name: [
-            median(compare.percentile(latencies, percent) for latencies in rounds)
-            for percent in compare.PERCENTILES
-        ]
-        for name, rounds in rows.items()
-    }
-
-
-def _failover_table(samples: compare.Samples) -> Table:
-    names = ("median ms", "slowest ms")
-    shown = table("system", *names, title="From kill -9 to the next configuration at the others", right=names)
-    for name, times in _failovers(samples).items():
-        shown.add_row(name, f"{median(times):,.0f}", f"{max(times):,.0f}")
-    return shown
-
-
-def _failovers(samples: compare.Samples) -> dict[str, list[float]]:
-    rows = {f"corosync {name}": times for name, times in samples.their_failovers_ms.items()}
-    return {**rows, "totempole": samples.our_failovers_ms}
-
-
-def _compare_data(samples: compare.Samples, plan: compare.Plan) -> dict[str, Any]:
-    return {
-        "throughput": [
-            {
-                "encrypted": sealed,
-                "bytes": size,
-                "corosync": {
-                    transport: rounds
-                    for (encrypted, transport, bytes_), rounds in samples.theirs.items()
-                    if encrypted == sealed and bytes_ == size
-                },
-                "totempole": {
-                    variant: rounds
-                    for (encrypted, variant, bytes_), rounds in samples.ours.items()
-                    if encrypted == sealed and bytes_ == size
-                },
-            }
-            for sealed in plan.encrypted
-            for size in plan.sizes
-        ],
-        "latency_us": {
-            name: dict(zip(map(str, compare.PERCENTILES), values, strict=True))
-            for name, values in _latencies(samples).items()
-        },
-        "failover_ms": _failovers(samples),
-    }
-
-
 # limit, lan100, scale
 
 
 def run_limit(arguments: argparse.Namespace) -> int:
     screen = Screen(arguments.json)
-    plan = _plan(arguments, limit.QUICK, limit.Plan())
-    with _counting(screen, 2 * plan.rounds) as tell:
+    plan = chosen_plan(arguments, limit.QUICK, limit.Plan())
+    with counting(screen, 2 * plan.rounds) as tell:
         shares = limit.measure(plan, tell)
     names = ("pump MB/s", "totempole MB/s", "share")
     shown = table("bytes", *names, title="Beside a raw UDP pump, one sender, three receivers", right=names)
@@ -195,8 +78,8 @@ def run_limit(arguments: argparse.Namespace) -> int:
 
 def run_lan100(arguments: argparse.Namespace) -> int:
     screen = Screen(arguments.json)
-    plan = _plan(arguments, lan100.QUICK, lan100.Plan())
-    with _counting(screen, plan.rounds * len(plan.nodes)) as tell:
+    plan = chosen_plan(arguments, lan100.QUICK, lan100.Plan())
+    with counting(screen, plan.rounds * len(plan.nodes)) as tell:
         shares = lan100.measure(plan, tell)
     names = ("payload Mbit/s", "of the link", "raw pump Mbit/s", "of the pump")
     title = "One shared medium of 100 Mbit/s, everyone sending 1 KB messages"
@@ -216,8 +99,8 @@ def run_lan100(arguments: argparse.Namespace) -> int:
 
 def run_scale(arguments: argparse.Namespace) -> int:
     screen = Screen(arguments.json)
-    plan = _plan(arguments, scale.QUICK, scale.Plan())
-    with _counting(screen, len(plan.nodes)) as tell:
+    plan = chosen_plan(arguments, scale.QUICK, scale.Plan())
+    with counting(screen, len(plan.nodes)) as tell:
         sizes = scale.measure(plan, tell)
     names = ("messages/s", "MB/s", "rotation µs", "CPU µs/delivery", "idle CPU/node")
     title = f"One sender, messages of {scale.MESSAGE_BYTES} bytes, all nodes on this machine"
@@ -234,6 +117,38 @@ def run_scale(arguments: argparse.Namespace) -> int:
     screen.print(shown)
     screen.save_json([asdict(one) for one in sizes])
     return 0
+
+
+# clients
+
+
+def run_clients(arguments: argparse.Namespace) -> int:
+    screen = Screen(arguments.json)
+    plan = chosen_plan(arguments, clients.QUICK, clients.Plan())
+    plan = replace(plan, window_bytes=arguments.window or 0)
+    with counting(screen, len(plan.clients)) as tell:
+        crowds = clients.measure(plan, tell)
+    screen.print(_crowd_table(crowds, plan))
+    screen.save_json([asdict(crowd) for crowd in crowds])
+    return 0 if all(crowd.ended == 0 for crowd in crowds) else 1
+
+
+def _crowd_table(crowds: list[clients.Crowd], plan: clients.Plan) -> Table:
+    names = ("ordered/s", "MB/s", "received/s", "fairness", "idle MiB", "loaded MiB", "disconnected")
+    title = f"Clients of one daemon, all sending and receiving messages of {plan.message_bytes} bytes"
+    shown = table("clients", *names, title=title, right=names)
+    for crowd in crowds:
+        shown.add_row(
+            str(crowd.clients),
+            f"{crowd.ordered_per_s:,.0f}",
+            f"{crowd.ordered_per_s * crowd.message_bytes / 1e6:,.1f}",
+            f"{crowd.delivered_per_s:,.0f}",
+            f"{crowd.fairness:.2f}",
+            f"{crowd.idle_bytes / 2**20:,.0f}",
+            f"{crowd.resident_bytes / 2**20:,.0f}",
+            str(crowd.ended),
+        )
+    return shown
 
 
 # calm, soak

@@ -7,7 +7,20 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 
-from totempole.cli import bench, demo, fuzz, keygen, node, options, replay_inputs, sim, status
+from totempole.cli import (
+    bench,
+    demo,
+    fuzz,
+    groups,
+    keygen,
+    listen,
+    node,
+    options,
+    replay_inputs,
+    send,
+    sim,
+    status,
+)
 from totempole.errors import TotemError
 
 EXIT_TROUBLE = 2
@@ -47,7 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"totem {_version()}")
     verbs = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for module in (demo, node, status, sim, fuzz, bench, keygen, replay_inputs):
+    for module in (demo, node, status, send, listen, groups, sim, fuzz, bench, keygen, replay_inputs):
         module.add(verbs)
     return parser
 

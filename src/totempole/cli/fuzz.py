@@ -12,13 +12,13 @@ from totempole.cli import mutants, options, replay
 from totempole.cli.output import Screen, table
 from totempole.cli.tables import coverage_table
 from totempole.errors import TotemError
-from totempole.sim.fuzz.coverage import EXPECTED, missing
+from totempole.sim.fuzz.kinds import GROUPS, KINDS, RING, Kind
 from totempole.sim.fuzz.search import Tally, search
 
 SEEDS = range(1_000)
 QUICK_SEEDS = 40
 COVERAGE_SEEDS_MIN = 1_000
-"""A search of so many seeds must have reached everything in coverage.EXPECTED."""
+"""A search of so many seeds must have reached everything that its kind expects."""
 FAILURES_SHOWN = 20
 
 EXAMPLES = """\
@@ -27,6 +27,7 @@ examples:
   totem fuzz --seed 17                           one seed: its scenario, its story, its verdicts
   totem fuzz --seed 17 --shrink --out small.scenario
   totem fuzz --seed 17 --trace-hash              the same on every machine
+  totem fuzz --groups --seeds 0:1000             the same with process groups on the ring
   totem fuzz --mutants                           broken protocols, to see the search at work
   totem fuzz --mutant "safe delivered as agreed" --shrink
   totem fuzz --mutants --seeds 0:500             does the search notice them all?
@@ -43,6 +44,9 @@ def add(verbs: options.Verbs) -> None:
         "--seeds", type=options.seed_range, metavar="A:B", help="from A up to B (default 0:1000)"
     )
     which.add_argument("--seed", type=int, metavar="N", help="replay one seed")
+    which.add_argument(
+        "--groups", action="store_true", help="runs with process groups: programs that join, send and crash"
+    )
     which.add_argument("--mutant", metavar="NAME", help="run a broken protocol until a seed gives it away")
     which.add_argument(
         "--mutants", action="store_true", help="list the broken protocols, or with --seeds hunt them all"
@@ -74,6 +78,7 @@ def run_fuzz(arguments: argparse.Namespace) -> int:
         raise TotemError("fuzz: --shrink needs --seed N or --mutant NAME")
     if arguments.out and not arguments.shrink:
         raise TotemError("fuzz: --out is where --shrink writes: give both")
+    kind = GROUPS if arguments.groups else RING
     seeds = arguments.seeds or SEEDS
     seeds = seeds[:QUICK_SEEDS] if arguments.quick else seeds
     if arguments.trace_hash:
@@ -82,20 +87,23 @@ def run_fuzz(arguments: argparse.Namespace) -> int:
         return replay.run_one(screen, arguments, seeds)
     if arguments.mutants:
         return _run_mutants(screen, arguments, seeds)
-    return _run_search(screen, seeds, arguments.jobs, Path(arguments.resume) if arguments.resume else None)
+    resume_file = Path(arguments.resume) if arguments.resume else None
+    return _run_search(screen, seeds, arguments.jobs, resume_file, kind)
 
 
 def _run_mutants(screen: Screen, arguments: argparse.Namespace, seeds: range) -> int:
     if arguments.seeds is None and not arguments.quick:
         mutants.show_list(screen)
         return 0
+    if arguments.groups:
+        return 0 if mutants.hunt_all(screen, seeds, arguments.jobs, GROUPS.mutants) else 1
     return 0 if mutants.hunt_all(screen, seeds, arguments.jobs) else 1
 
 
-def _run_search(screen: Screen, seeds: range, jobs: int, resume_file: Path | None) -> int:
-    tally = Tally(seeds.start, seeds.stop)
+def _run_search(screen: Screen, seeds: range, jobs: int, resume_file: Path | None, kind: Kind) -> int:
+    tally = Tally(seeds.start, seeds.stop, kind=kind.name)
     if resume_file is not None:
-        tally = Tally.load(resume_file, seeds.start, seeds.stop)
+        tally = Tally.load(resume_file, seeds.start, seeds.stop, kind.name)
     done_before = tally.done
     started_s = time.perf_counter()
     try:
@@ -136,7 +144,8 @@ class SearchReport:
         self.tally = tally
         self.runs = runs
         self.elapsed_s = elapsed_s
-        self.missing = missing(tally.coverage)
+        self.kind = KINDS[tally.kind]
+        self.missing = self.kind.missing(tally.coverage)
 
     @property
     def covers(self) -> bool:
@@ -151,7 +160,7 @@ class SearchReport:
         return self.runs / self.elapsed_s if self.elapsed_s else 0.0
 
     def show(self, screen: Screen) -> None:
-        screen.print(coverage_table(self.tally.coverage, EXPECTED))
+        screen.print(coverage_table(self.tally.coverage, self.kind.expected))
         self._show_failures(screen)
         screen.print()
         screen.print(self._summary())
@@ -163,7 +172,7 @@ class SearchReport:
             return
         shown = table("seed", "violated", "replay", title="\nFailing seeds", right=("seed",))
         for seed, violated, _ in self.tally.failures[:FAILURES_SHOWN]:
-            shown.add_row(str(seed), f"[red]{', '.join(violated)}[/]", replay_command(seed))
+            shown.add_row(str(seed), f"[red]{', '.join(violated)}[/]", replay_command(seed, self.kind))
         screen.print(shown)
         if self.tally.failed > FAILURES_SHOWN:
             screen.print(f"… and {self.tally.failed - FAILURES_SHOWN} more")
@@ -179,14 +188,20 @@ class SearchReport:
 
     def data(self) -> dict[str, Any]:
         data = self.tally.to_json()
-        data["coverage"] = {name: self.tally.coverage[name] for name in (*EXPECTED, *self.tally.coverage)}
+        names = (*self.kind.expected, *self.tally.coverage)
+        data["coverage"] = {name: self.tally.coverage[name] for name in names}
         data["failures"] = [
-            {"seed": seed, "violated": list(violated), "text": text, "replay": replay_command(seed)}
+            {
+                "seed": seed,
+                "violated": list(violated),
+                "text": text,
+                "replay": replay_command(seed, self.kind),
+            }
             for seed, violated, text in self.tally.failures
         ]
         rate = round(self.seeds_per_s, 2)
         return {**data, "missing": self.missing, "holds": self.holds, "seeds_per_s": rate}
 
 
-def replay_command(seed: int) -> str:
-    return f"totem fuzz --seed {seed}"
+def replay_command(seed: int, kind: Kind) -> str:
+    return f"totem fuzz{kind.option} --seed {seed}"

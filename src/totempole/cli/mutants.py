@@ -9,14 +9,18 @@ from typing import Any, NamedTuple
 
 from totempole.cli.output import Screen, table
 from totempole.errors import TotemError
+from totempole.sim.fuzz.group_mutants import GROUP_MUTANTS
 from totempole.sim.fuzz.mutants import MUTANTS, Mutant, hunt
+
+EVERY = (*MUTANTS, *GROUP_MUTANTS)
+"""Of the ring, and of process groups."""
 
 
 def find_mutant(name: str) -> Mutant:
     """By its name, or a part of it that no other has; hyphens may stand for spaces."""
     wanted = name.replace("-", " ").lower()
-    exact = [mutant for mutant in MUTANTS if mutant.name.replace("-", " ").lower() == wanted]
-    found = exact or [mutant for mutant in MUTANTS if wanted in mutant.name.replace("-", " ").lower()]
+    exact = [mutant for mutant in EVERY if mutant.name.replace("-", " ").lower() == wanted]
+    found = exact or [mutant for mutant in EVERY if wanted in mutant.name.replace("-", " ").lower()]
     if len(found) == 1:
         return found[0]
     problem = "several mutants are called that" if found else "no mutant is called that"
@@ -26,11 +30,12 @@ def find_mutant(name: str) -> Mutant:
 
 def show_list(screen: Screen) -> None:
     shown = table("mutant", "in", "instead of")
-    for mutant in MUTANTS:
-        shown.add_row(mutant.name, f"srp/{mutant.module}.py", " ".join(mutant.old.split()))
+    for mutant in EVERY:
+        shown.add_row(mutant.name, f"{mutant.package}/{mutant.module}.py", " ".join(mutant.old.split()))
     screen.print(shown)
     screen.print(
-        "\nHunt them all: totem fuzz --mutants --seeds 0:500. One: totem fuzz --mutant NAME --shrink"
+        "\nHunt those of the ring (srp): totem fuzz --mutants --seeds 0:500; those of groups: with --groups. "
+        "One: totem fuzz --mutant NAME --shrink"
     )
 
 

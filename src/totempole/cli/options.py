@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
-    Verbs = argparse._SubParsersAction[argparse.ArgumentParser]
+    Verbs = argparse._SubParsersAction["Parser"]
 else:
     Verbs = object
 
@@ -14,11 +14,24 @@ else:
 class Parser(argparse.ArgumentParser):
     """Says what is wrong in one line, and where to read more."""
 
+    mixed = False
+    """Whether options may stand among arguments of which there may be several: `totem send G --safe TEXT`."""
+    _mixing = False
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        if not self.mixed or self._mixing:
+            return super().parse_known_args(args, namespace)
+        self._mixing = True
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._mixing = False
+
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
 
-def verb(verbs: Verbs, name: str, summary: str, examples: str = "") -> argparse.ArgumentParser:
+def verb(verbs: Verbs, name: str, summary: str, examples: str = "") -> Parser:
     return verbs.add_parser(
         name,
         help=summary,

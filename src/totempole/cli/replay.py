@@ -13,8 +13,8 @@ from totempole.cli.mutants import find_mutant
 from totempole.cli.output import Screen
 from totempole.cli.sim import SimReport
 from totempole.sim.contract import EndpointFactory
+from totempole.sim.fuzz.kinds import GROUPS, RING, Kind, kind_of
 from totempole.sim.fuzz.mutants import Mutant, mutated_endpoint
-from totempole.sim.fuzz.plan import plan
 from totempole.sim.fuzz.shrink import TRIALS_MAX, Shrinker
 from totempole.sim.fuzz.trial import Verdict, try_scenario
 from totempole.sim.scenario import Scenario, render_story
@@ -64,29 +64,36 @@ class Replay:
 def run_one(screen: Screen, arguments: argparse.Namespace, seeds: range) -> int:
     mutant = find_mutant(arguments.mutant) if arguments.mutant else None
     endpoint = mutated_endpoint(mutant) if mutant else None
+    kind = _kind(arguments, mutant)
     seed = arguments.seed
     if seed is None:
-        seed = first_failing(screen, seeds, endpoint)
+        seed = first_failing(screen, seeds, endpoint, kind)
         if seed is None:
             screen.print(f"No seed of {seeds.start}:{seeds.stop} gives it away")
             screen.save_json({"mutant": arguments.mutant, "seed": None, "holds": True})
             return 0
-    replay = Replay(plan(seed), mutant, endpoint)
+    replay = Replay(kind.plan(seed), mutant, endpoint)
     replay.show(screen, brief=arguments.quick or arguments.shrink)
     data = replay.data()
     if arguments.shrink and replay.holds:
         screen.print("Nothing to shrink: the seed holds")
     elif arguments.shrink:
-        path = Path(arguments.out or _default_file(seed, mutant))
+        path = Path(arguments.out or _default_file(replay.scenario, mutant))
         data["shrunk"] = shrink_to_file(screen, replay, path).data() | {"file": str(path)}
     screen.save_json(data)
     return 0 if replay.holds else 1
 
 
-def first_failing(screen: Screen, seeds: range, endpoint: EndpointFactory | None) -> int | None:
+def _kind(arguments: argparse.Namespace, mutant: Mutant | None) -> Kind:
+    return GROUPS if arguments.groups else kind_of(mutant)
+
+
+def first_failing(
+    screen: Screen, seeds: range, endpoint: EndpointFactory | None, kind: Kind = RING
+) -> int | None:
     with screen.progress("looking for a seed that fails", len(seeds)) as advance:
         for done, seed in enumerate(seeds, 1):
-            if try_scenario(plan(seed), endpoint)[0].violated:
+            if try_scenario(kind.plan(seed), endpoint)[0].violated:
                 return seed
             advance(done)
     return None
@@ -149,19 +156,21 @@ def run_command(path: Path, mutant: Mutant | None) -> str:
     return f"totem sim {shlex.quote(str(path))}{broken}"
 
 
-def _default_file(seed: int, mutant: Mutant | None) -> str:
+def _default_file(scenario: Scenario, mutant: Mutant | None) -> str:
     name = f"-{mutant.name.replace(' ', '-')}" if mutant else ""
-    return f"seed-{seed}{name}.scenario"
+    return f"{scenario.name}{name}.scenario"
 
 
 def print_hashes(screen: Screen, arguments: argparse.Namespace, seeds: range) -> int:
     """One line a seed: the seed and the digest of its trace."""
-    endpoint = mutated_endpoint(find_mutant(arguments.mutant)) if arguments.mutant else None
+    mutant = find_mutant(arguments.mutant) if arguments.mutant else None
+    endpoint = mutated_endpoint(mutant) if mutant else None
+    kind = _kind(arguments, mutant)
     chosen = seeds if arguments.seed is None else range(arguments.seed, arguments.seed + 1)
     digests = {}
     failed = False
     for seed in chosen:
-        verdict, outcome = try_scenario(plan(seed), endpoint)
+        verdict, outcome = try_scenario(kind.plan(seed), endpoint)
         failed = failed or bool(verdict.violated)
         digests[seed] = trace_digest(outcome.rows) if outcome is not None else verdict.text
         screen.long(f"{seed} {digests[seed]}")

@@ -178,6 +178,18 @@ def _fill(template: str) -> Callable[[Mapping[str, Any]], str]:
     return lambda values: template.format_map(defaultdict(int, values))
 
 
+def _clients(clients: Mapping[str, Any]) -> str:
+    words = [
+        f"{clients.get('clients', 0):,} of {clients.get('clients_max', 0):,} connected",
+        f"{clients.get('queued_bytes', 0):,} bytes unread",
+    ]
+    told = [name for name in ("disconnected", "refused") if clients.get(name)]
+    words += [f"{name}: {counts(clients[name])}" for name in told]
+    if clients.get("shed_messages"):
+        words.append(f"{clients['shed_messages']:,} messages shed")
+    return "; ".join(words)
+
+
 def _trace(trace: Mapping[str, Any]) -> str:
     return f"{trace.get('level', 'off')}{', inputs recorded' if trace.get('inputs') else ''}"
 
@@ -190,6 +202,7 @@ PARTS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
         "queue",
         _fill("{send:,} of {send_max:,} packets wait for the token, {application:,} bytes for a packet"),
     ),
+    ("clients", "clients", _clients),
     ("timeouts", "timeouts_us", _timeouts),
     ("lag", "lag", _fill("last {last_ms:,.1f} ms, longest {max_ms:,.1f} ms, {alarms:,} alarms")),
     ("buffer", "receive_buffer_bytes", _fill("{got:,} of {asked:,} bytes asked for; window {window:,}")),

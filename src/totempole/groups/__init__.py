@@ -1,6 +1,9 @@
-"""What stands on the order interface. So far: many messages in one ring packet."""
+"""Process groups on the order interface (003): joining, views, packing, pieces, state for joiners."""
 
+from totempole.groups.config import GroupConfig
+from totempole.groups.layer import GroupLayer
 from totempole.groups.outbox import Outbox
+from totempole.groups.over_ring import over_ring
 from totempole.groups.packing import Batch, pack
 
-__all__ = ["Batch", "Outbox", "pack"]
+__all__ = ["Batch", "GroupConfig", "GroupLayer", "Outbox", "over_ring", "pack"]

@@ -104,7 +104,7 @@ class Player:
 
     # Commands
 
-    def _on_command(self) -> None:
+    def _on_command(self, events: int) -> None:
         data = os.read(sys.stdin.fileno(), 4096)
         if not data:
             self.driver.unwatch(sys.stdin.fileno())

@@ -14,11 +14,11 @@ from totempole.errors import TotemError
 from totempole.groups import Batch
 from totempole.runtime.config import NodeConfig, build
 from totempole.runtime.driver import Driver
-from totempole.runtime.events import Event, Messages
 from totempole.runtime.frames import READ_BYTES, Frame, FrameReader, FrameWriter
 from totempole.runtime.hosting import Relay
 from totempole.runtime.logs import start_logging
 from totempole.runtime.memory import prepare_for_packets
+from totempole.runtime.ring_events import Event, RingMessages
 from totempole.runtime.service import load_keyring
 from totempole.runtime.snapshot import snapshot
 from totempole.types import Service
@@ -37,7 +37,7 @@ class FrameMailbox:
 
     def put(self, event: Event, size: int) -> None:
         key = event.key
-        if isinstance(event, Messages):
+        if isinstance(event, RingMessages):
             assert isinstance(event.payloads, Batch)
             head = MESSAGES_HEAD.pack(event.sender, event.service, *key.ring_id, key.seq, *key.conf_id)
             self._writer.write(Frame.MESSAGES, head, bytes(event.payloads.body))
@@ -53,7 +53,13 @@ class FrameMailbox:
 
 
 class Child:
-    def __init__(self, sock: socket.socket, config: NodeConfig, reader: FrameReader) -> None:
+    def __init__(
+        self,
+        sock: socket.socket,
+        config: NodeConfig,
+        reader: FrameReader,
+        client: socket.socket | None = None,
+    ) -> None:
         self._socket = sock
         self._reader = reader
         self._writer = FrameWriter(sock)
@@ -63,6 +69,8 @@ class Child:
         self._driver = Driver(config, self._relay, logger, load_keyring(config, logger))
         self._relay.driver = self._driver
         self._driver.watch(sock.fileno(), self._on_readable)
+        if client is not None:
+            self._driver.serve(client)
 
     def run(self) -> None:
         error: TotemError | None = None
@@ -73,7 +81,7 @@ class Child:
         self._mailbox.ended(error)
         self._writer.close()
 
-    def _on_readable(self) -> None:
+    def _on_readable(self, events: int) -> None:
         try:
             data = self._socket.recv(READ_BYTES, socket.MSG_DONTWAIT)
         except BlockingIOError:
@@ -112,17 +120,18 @@ def _first_frame(sock: socket.socket, reader: FrameReader) -> bytes | None:
 
 
 def main() -> None:
-    """`python -m totempole.runtime.child DESCRIPTOR`: the configuration is the first frame."""
+    """`python -m totempole.runtime.child DESCRIPTOR [CLIENT]`: the configuration is the first frame; the
+    other descriptor is a session of the program's own."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # they are the program's: it says what becomes of its node
-    sock = socket.socket(fileno=int(sys.argv[1]))
+    sock, *clients = [socket.socket(fileno=int(word)) for word in sys.argv[1:]]
     reader = FrameReader()
     first = _first_frame(sock, reader)
     if first is None:
         return
     try:
         config = build(tomllib.loads(first.decode()), Path.cwd())
-        child = Child(sock, config, reader)
+        child = Child(sock, config, reader, *clients)
     except (TotemError, OSError) as error:
         writer = FrameWriter(sock)
         writer.write(Frame.ENDED, str(error).encode())

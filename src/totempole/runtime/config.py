@@ -14,8 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from totempole.daemon.config import ClientsConfig
 from totempole.errors import ConfigurationError
-from totempole.runtime.settings import (
+from totempole.groups import GroupConfig
+from totempole.settings import (
     FLAG,
     MAYBE_PATH,
     PATH,
@@ -381,6 +383,12 @@ class NodeConfig:
         default_factory=RingConfig,
         metadata=section("the protocol, the same on every host; times in microseconds (docs/tuning.md)"),
     )
+    groups: GroupConfig = field(
+        default_factory=GroupConfig, metadata=section("process groups, the same on every host")
+    )
+    clients: ClientsConfig = field(
+        default_factory=ClientsConfig, metadata=section("the daemon's clients: programs that join groups")
+    )
     trace: TraceConfig = field(
         default_factory=TraceConfig, metadata=section("what the node writes down of what happens")
     )
@@ -394,6 +402,11 @@ class NodeConfig:
                 raise refused(name, getattr(self, name), f"give a {kind.__name__}")
         for peer in self.network.peers:
             self._check_peer(peer)
+        self.clients.check_with(self.groups)
+
+    @property
+    def clients_socket(self) -> Path:
+        return self.clients.socket or self.directory / "clients.sock"
 
     @classmethod
     def load(cls, path: Path | str, changes: Sequence[str] = (), *, places: bool = True) -> NodeConfig:

@@ -8,7 +8,7 @@ from dataclasses import MISSING, Field, fields
 from typing import Any
 
 from totempole.runtime.config import ELSEWHERE, NodeConfig
-from totempole.runtime.settings import kind_of, sections_of, settings_of, value_text
+from totempole.settings import kind_of, sections_of, settings_of, value_text
 
 WIDTH = 100
 

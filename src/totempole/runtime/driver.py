@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 import os
 import select
+import socket
 import threading
 import time
 from collections import deque
@@ -22,6 +23,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
+from totempole.daemon import ClientService
 from totempole.effects import (
     CancelTimer,
     Deliver,
@@ -33,10 +35,14 @@ from totempole.effects import (
     SafeUpTo,
     SetTimer,
     Stopped,
+    Taken,
+    ToProcesses,
     Transmit,
 )
 from totempole.errors import CodecError, ConfigurationError, NetworkError, StorageError, TotemError
-from totempole.groups import Batch, Outbox
+from totempole.groups import Batch, Outbox, over_ring
+from totempole.groups.body import is_grouped
+from totempole.groups.events import GroupMessages
 from totempole.runtime.addresses import AddressBook, Resolver
 from totempole.runtime.application import Application
 from totempole.runtime.config import NodeConfig
@@ -61,6 +67,12 @@ OUTBOX_BYTES_MAX = 4_000_000
 TICKETS_MAX = 2**32
 """Writes of one life; what is left of a ticket's number says which life's it is."""
 
+BURST_BYTES = 60_000
+"""A packet that one call of the kernel takes, headers and all."""
+
+SERVING_US = 2_000
+"""So long may clients keep the loop before the ring has its turn."""
+
 HOUSEKEEPING_US = 250_000
 PROBATION_US = 5_000_000
 """So long after its start a node that meets its own name gives way; later it only complains."""
@@ -79,8 +91,12 @@ class Driver:
         application: Application,
         logger: logging.Logger,
         keyring: Keyring | None = None,
+        *,
+        opens_doors: bool = False,
     ) -> None:
+        """`opens_doors`: a daemon, which lets clients connect."""
         self.config = config
+        self._opens_doors = opens_doors
         self.sealed = keyring is not None
         self.key_ids = [key.id for key in keyring.keys] if keyring else []
         self.configuration: Configuration | None = None
@@ -97,7 +113,7 @@ class Driver:
         except BaseException:
             self._open.close()
             raise
-        self._watched: dict[int, Callable[[], None]] = {}
+        self._watched: dict[int, Callable[[int], None]] = {}
         self._timers: dict[Any, int] = {}
         """When each of the protocol's timers, and each function that waits (`at`), is due."""
         self._housekeeping_us = 0
@@ -106,6 +122,7 @@ class Driver:
         self._source: Address = self.sockets.own
         self._running = True
         self._leaving = False
+        self._applying = False
         self._failure: TotemError | None = None
         self._refused_a_send = False
         self._drops_seen = self._drops_logged = 0
@@ -140,12 +157,26 @@ class Driver:
         for sock in (*self.sockets.data_sockets, self.sockets.token):
             self._epoll.register(sock, select.EPOLLIN)
         self._epoll.register(self._waker, select.EPOLLIN)
+        clients = config.clients
+        if self._opens_doors:
+            clients = replace(clients, socket=config.clients_socket)
+        self.clients = ClientService(
+            clients,
+            config.groups,
+            self._logger,
+            processor=config.processor,
+            cluster_id=config.ring.cluster_id,
+            packet_bytes_max=self.ring_config.packet_bytes_max,
+        )
+        on_close(self.clients.close)
 
     def _make_endpoint(self) -> None:
         """A new life of the processor, from what stable storage holds."""
         self._life += 1
         me, kinds = self.config.processor, self.record.trace_kinds
-        self.endpoint = Endpoint(me, self.ring_config, dict(self._stable), kinds, self._keyring)
+        ring = self.ring_config
+        self.endpoint = Endpoint(me, ring, dict(self._stable), kinds, self._keyring)
+        self.layer = over_ring(self.endpoint, ring, self.config.groups, kinds)
         self.record.begin(self.endpoint.incarnation)
 
     def _close_waker(self) -> None:
@@ -162,6 +193,10 @@ class Driver:
             # Once closed, the descriptor's number may be another file's.
             if not self._closed:
                 os.eventfd_write(self._waker, 1)
+
+    def serve(self, client: socket.socket) -> None:
+        """A connected client: the program that this node is embedded in."""
+        self.call(lambda: self.clients.adopt(client))
 
     def leave(self) -> None:
         """Leaves the ring gracefully; `run` returns when that is done."""
@@ -183,11 +218,13 @@ class Driver:
         """What was taken from the application is handed to the ring first, as far as leave_us lasts."""
         if not self._leaving:
             self._leaving = True
+            self.clients.finish("the node leaves the ring")
             self.at(now_us() + self.ring_config.leave_us, self._leave_now)
             self._leave_if_empty()
 
     def _leave_if_empty(self) -> None:
-        if self._leaving and not self.outbox and not self._refused_a_send:
+        waits = self.outbox or self._refused_a_send or self.layer.waiting_bytes
+        if self._leaving and not waits:
             self._leave_now()
 
     def _leave_now(self) -> None:
@@ -196,10 +233,13 @@ class Driver:
 
     # For the application, on the driver's own thread
 
-    def watch(self, descriptor: int, on_ready: Callable[[], None]) -> None:
-        """Calls the function whenever the descriptor can be read."""
+    def watch(self, descriptor: int, on_ready: Callable[[int], None], events: int = select.EPOLLIN) -> None:
+        """Calls the function with what has happened whenever one of the events has."""
         self._watched[descriptor] = on_ready
-        self._epoll.register(descriptor, select.EPOLLIN)
+        self._epoll.register(descriptor, events)
+
+    def rewatch(self, descriptor: int, events: int) -> None:
+        self._epoll.modify(descriptor, events)
 
     def at(self, due_us: int, function: Callable[[], None]) -> None:
         """Calls the function at that time of the steady clock, or a little later."""
@@ -208,6 +248,16 @@ class Driver:
     def unwatch(self, descriptor: int) -> None:
         del self._watched[descriptor]
         self._epoll.unregister(descriptor)
+
+    def now_us(self) -> int:
+        return now_us()
+
+    def feed(self, method: str, *arguments: Any) -> None:
+        """What a process asks of the group layer; in the midst of effects, when they are done."""
+        if self._applying:
+            self._calls.append(lambda: self._feed(method, *arguments))
+        else:
+            self._feed(method, *arguments)
 
     def send(self, payloads: Sequence[bytes], service: Service = Service.AGREED) -> bool:
         """Takes messages to be sent; false, and none taken, while too much waits already: `ready` follows."""
@@ -236,6 +286,9 @@ class Driver:
         self._open.callback(writer.close)
         self._writer = writer
         self._resolver = self._start_resolver()
+        self.clients.attach(self)
+        if self._opens_doors:
+            self.clients.open()
         self._log(
             logging.INFO, "started", address=self.sockets.own[0], port=self.sockets.own[1], sealed=self.sealed
         )
@@ -263,7 +316,7 @@ class Driver:
         return resolver
 
     def _turn(self) -> None:
-        ready = {descriptor for descriptor, _ in self._epoll.poll(self._wait_s())}
+        ready = dict(self._epoll.poll(self._wait_s()))
         if self._waker in ready:
             os.eventfd_read(self._waker)
             self._take_calls()
@@ -279,18 +332,32 @@ class Driver:
             self._drain(token, 1)
         self._take_own()
         self._expire()
-        for descriptor in self._watched.keys() & ready:
-            self._watched[descriptor]()
+        if self._watched:
+            self._serve(ready)
         if self.outbox:
             self._empty_outbox()
+        elif self._leaving:
+            self._leave_if_empty()
+
+    def _serve(self, ready: Mapping[int, int]) -> None:
+        """What clients have sent, for a while: the ring comes first, and the rest in the next turn."""
+        until_us = now_us() + SERVING_US
+        for descriptor, events in ready.items():
+            on_ready = self._watched.get(descriptor)
+            if on_ready is not None:
+                on_ready(events)
+                if now_us() >= until_us:
+                    return
 
     def _wait_s(self) -> float:
         if self._to_self or self._calls:
             return 0.0
         due_us = min(self._timers.values(), default=self._housekeeping_us)
         wait_us = min(due_us, self._housekeeping_us) - now_us()
+        if wait_us <= 0:
+            return 0.0
         # Rounded up: epoll counts milliseconds, and waking before the time only means waiting again.
-        return max(0.0, (wait_us + 999) / 1_000_000)
+        return (wait_us + 999) / 1_000_000
 
     def _take_calls(self) -> None:
         for _ in range(len(self._calls)):
@@ -337,7 +404,7 @@ class Driver:
 
     def _empty_outbox(self) -> None:
         """As many packets as the next visits of the token can take; the rest waits, to be packed together."""
-        room = self.ring_config.each_time_packets
+        room = self.ring_config.packets_ahead
         while self.outbox and self.endpoint.queued < room and self._running:
             body, service = self.outbox.take()
             self._feed("submit", body, service)
@@ -352,16 +419,17 @@ class Driver:
         if not self._running:
             return
         now = now_us()
-        effects: list[Effect] = getattr(self.endpoint, method)(now, *arguments)
+        effects: list[Effect] = getattr(self.layer, method)(now, *arguments)
         self.record.input(method, now, arguments, effects)
         if effects:
             self._apply(now, effects)
 
     def _apply(self, now: int, effects: list[Effect]) -> None:
         self.record.effects(now, effects)
+        self._applying = True
         for effect in effects:
             if not self._running:
-                return  # a failure: what was decided before it is not carried out after it
+                break  # a failure: what was decided before it is not carried out after it
             if type(effect) is Transmit:
                 self._transmit(now, effect)
             elif type(effect) is Deliver:
@@ -370,8 +438,11 @@ class Driver:
                 self._timers[effect.timer] = effect.at_us
             elif type(effect) is CancelTimer:
                 self._timers.pop(effect.timer, None)
+            elif type(effect) is ToProcesses:
+                self._to_processes(effect)
             else:
                 self._apply_rarer(effect)
+        self._applying = False
 
     def _transmit(self, now: int, transmit: Transmit) -> None:
         to, channel, bursts, _ = transmit
@@ -410,20 +481,30 @@ class Driver:
             self._last_sent_seq = packet.seq
 
     def _deliver(self, packet: Deliver) -> None:
+        meters = self.meters
+        meters.packets_delivered += 1
+        if is_grouped(packet.payload):
+            return  # what it means for processes follows
         try:
             messages = Batch(packet.payload)
         except CodecError as error:
             self.endpoint.dropped[error.reason] += 1
             self.endpoint.drops += 1
             return
-        meters = self.meters
-        meters.packets_delivered += 1
         meters.messages_delivered += len(messages)
         meters.bytes_delivered += messages.size
         self._application.delivered(packet, messages)
 
+    def _to_processes(self, effect: ToProcesses) -> None:
+        if type(effect.event) is GroupMessages:
+            self.meters.messages_delivered += effect.event.count
+            self.meters.bytes_delivered += len(effect.event.batch)
+        self.clients.grouped(effect)
+
     def _apply_rarer(self, effect: Effect) -> None:
         match effect:
+            case Taken():
+                self.clients.grouped(effect)
             case SafeUpTo():
                 self._application.safe(effect)
             case Persist(ticket=ticket, values=values):
@@ -506,6 +587,7 @@ class Driver:
         self._timers = {timer: due for timer, due in self._timers.items() if callable(timer)}
         self._to_self.clear()
         self.configuration = None
+        self.clients.reset("the node had to start a new life")
         self._make_endpoint()
         self._last_token_seq = self._last_sent_seq = self._drops_seen = self._drops_logged = 0
         self._feed("start")
@@ -568,10 +650,11 @@ def fit_to_sockets(ring: RingConfig, sockets: Sockets, logger: logging.Logger) -
     ring = replace(ring, segment_bytes=sockets.segment_bytes)
     if room >= ring.window_bytes:
         return ring
-    if room < ring.packet_bytes_max:
+    packet_bytes_max = min(ring.packet_bytes_max, max(room // 2, BURST_BYTES))
+    if room < packet_bytes_max:
         raise ConfigurationError(
             f"receive_buffer_bytes: the kernel gives {room} bytes, too few for one packet of "
-            f"packet_bytes_max = {ring.packet_bytes_max}: {_remedy(sockets, ring)}"
+            f"{packet_bytes_max}: {_remedy(sockets, ring)}"
         )
     event(
         logger,
@@ -581,7 +664,12 @@ def fit_to_sockets(ring: RingConfig, sockets: Sockets, logger: logging.Logger) -
         window_bytes=ring.window_bytes,
         remedy=_remedy(sockets, ring),
     )
-    return replace(ring, window_bytes=room, each_time_bytes=min(ring.each_time_bytes, room))
+    return replace(
+        ring,
+        window_bytes=room,
+        each_time_bytes=min(ring.each_time_bytes, room),
+        packet_bytes_max=packet_bytes_max,
+    )
 
 
 def _remedy(sockets: Sockets, ring: RingConfig) -> str:

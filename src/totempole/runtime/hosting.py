@@ -13,6 +13,7 @@ The process is in `separate`.
 from __future__ import annotations
 
 import logging
+import socket
 import threading
 from collections import deque
 from collections.abc import Sequence
@@ -23,7 +24,7 @@ from totempole.errors import SessionError, TotemError
 from totempole.groups import Batch
 from totempole.runtime.config import NodeConfig
 from totempole.runtime.driver import Driver
-from totempole.runtime.events import Event, Messages, View
+from totempole.runtime.ring_events import Event, RingMessages, RingView
 from totempole.runtime.service import load_keyring
 from totempole.runtime.snapshot import snapshot
 from totempole.types import Service
@@ -92,12 +93,12 @@ class Relay:
             self._fell_behind = True
             self.driver.fail(SessionError(FELL_BEHIND))
             return
-        self._mailbox.put(Messages(packet.origin, messages, packet.service, packet.key), messages.weight)
+        self._mailbox.put(RingMessages(packet.origin, messages, packet.service, packet.key), messages.weight)
 
     def installed(self, installed: InstallConfiguration) -> None:
         configuration = installed.configuration
         self._put_bytes += VIEW_WEIGHT
-        view = View(configuration.kind.value, configuration.members, configuration.id, installed.key)
+        view = RingView(configuration.kind.value, configuration.members, configuration.id, installed.key)
         self._mailbox.put(view, VIEW_WEIGHT)
 
     def safe(self, up_to: SafeUpTo) -> None: ...
@@ -114,12 +115,21 @@ class Relay:
 
 
 class ThreadHosting:
-    def __init__(self, config: NodeConfig, logger: logging.Logger, mailbox: Mailbox) -> None:
+    def __init__(
+        self,
+        config: NodeConfig,
+        logger: logging.Logger,
+        mailbox: Mailbox,
+        client: socket.socket | None = None,
+    ) -> None:
+        """`client`: the far end of a session of the program's own."""
         self._mailbox = mailbox
         self._logger = logger
         self._relay = Relay(mailbox)
         self._driver = Driver(config, self._relay, logger, load_keyring(config, logger))
         self._relay.driver = self._driver
+        if client is not None:
+            self._driver.serve(client)
         self._ended = False
         self._thread = threading.Thread(target=self._run, name=f"totempole-{config.processor}", daemon=True)
 

@@ -46,6 +46,10 @@ GAUGES = (
     ("send_queue_length", "Submissions that wait for the token.", ("queue", "send"), 1.0),
     ("send_queue_max", "Submissions that may wait.", ("queue", "send_max"), 1.0),
     ("outbox_bytes", "Messages that wait for a place in a packet.", ("queue", "application"), 1.0),
+    ("groups", "Groups that have members.", ("groups", "count"), 1.0),
+    ("clients", "Programs connected.", ("clients", "clients"), 1.0),
+    ("clients_queued_bytes", "What programs have not read yet.", ("clients", "queued_bytes"), 1.0),
+    ("clients_large_bytes", "Large messages on their way in.", ("clients", "large_bytes"), 1.0),
     ("lag_seconds", "How late the node last was for what it had to do.", ("lag", "last_ms"), 1e-3),
     ("lag_max_seconds", "The longest that it was ever late.", ("lag", "max_ms"), 1e-3),
 )

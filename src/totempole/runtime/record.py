@@ -9,6 +9,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from totempole.effects import Effect
@@ -41,10 +43,12 @@ class NodeRecord:
         if self.trace_kinds:
             self._open_trace(config)
         if config.trace.inputs:
-            header = recording_header(config.processor, ring_config, stable, self.trace_kinds, key_ids)
+            header = recording_header(
+                config.processor, ring_config, stable, self.trace_kinds, key_ids, config.groups
+            )
             config.trace_directory.mkdir(parents=True, exist_ok=True)
-            name = f"inputs-{config.processor}-{stable.get('incarnation', 0) + 1}.totem"
-            self._inputs = InputRecorder(config.trace_directory / name, header)
+            name = f"inputs-{config.processor}-{stable.get('incarnation', 0) + 1}"
+            self._inputs = InputRecorder(_unused(config.trace_directory, name), header)
 
     def _open_trace(self, config: NodeConfig) -> None:
         # Only a node that traces loads pyarrow.
@@ -108,3 +112,13 @@ class NodeRecord:
 
     def _now_us(self) -> int:
         return time.monotonic_ns() // 1000 + self._wall_us
+
+
+def _unused(directory: Path, name: str) -> Path:
+    """A life that ended before its first write leaves its number to the next one."""
+    path = directory / f"{name}.totem"
+    for again in count(2):
+        if not path.exists():
+            break
+        path = directory / f"{name}-{again}.totem"
+    return path

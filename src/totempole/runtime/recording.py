@@ -8,8 +8,8 @@
         last: 255 and why it ended. A file without it was cut off, which makes it a legal prefix.
 
 An argument is a letter and its value: I, a number (length u8, two's complement); B, bytes (length u32); T, a
-tuple (count u32, arguments); K, a keyring (count u8, ids u8). Never a key. But what was submitted is in it as
-it was, so the file is its owner's alone.
+tuple (count u32, arguments); S, text (length u32, UTF-8); K, a keyring (count u8, ids u8). Never a key. But
+what was submitted is in it as it was, so the file is its owner's alone.
 
 All numbers are big-endian.
 """
@@ -20,22 +20,24 @@ import json
 import logging
 import os
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from struct import Struct, error
 from types import TracebackType
-from typing import IO, Any, NamedTuple, Self
+from typing import IO, Any, NamedTuple, Self, TypeVar
 
-from totempole.effects import Deliver, Effect, Transmit
+from totempole.effects import Deliver, Effect, ToProcesses, Transmit
 from totempole.errors import ConfigurationError, TraceError
+from totempole.groups import GroupConfig
+from totempole.groups.events import GroupMessages, StateChunk
 from totempole.srp.config import RingConfig
 from totempole.srp.states import Timer
-from totempole.types import ProcessorId, Service
+from totempole.types import OrderKey, Place, ProcessId, ProcessorId, RingId, Service
 from totempole.wire.seal import Keyring
 
 MAGIC = b"TOTEMREC"
-VERSION = 1
+VERSION = 2
 
 METHODS = (
     "start",
@@ -47,10 +49,32 @@ METHODS = (
     "leave",
     "limit_segments",
     "rekey",
+    "connect",
+    "disconnect",
+    "join",
+    "leave_group",
+    "multicast",
+    "give_state",
 )
 """All that a replay may call. The header lists those that its file was written with."""
 
-ENUMS: Mapping[tuple[str, int], type] = {("expire", 0): Timer, ("submit", 1): Service}
+
+def _process(value: tuple[int, ...]) -> ProcessId:
+    return ProcessId(*value)
+
+
+def _place(value: tuple[Any, int]) -> Place:
+    (ring, seq, configuration), index = value
+    return Place(OrderKey(RingId(*ring), seq, RingId(*configuration)), index)
+
+
+TYPED: Mapping[tuple[str, int], Callable[[Any], Any]] = {
+    ("expire", 0): Timer,
+    ("submit", 1): Service,
+    ("multicast", 3): Service,
+    ("give_state", 2): _process,
+    ("give_state", 3): _place,
+}
 """Arguments that are numbers in the file and something better in the protocol, by method and place."""
 
 BYTES_MAX = 2**30
@@ -83,6 +107,7 @@ class RecordingHeader:
     trace_kinds: frozenset[str]
     key_ids: tuple[int, ...] = ()
     """The ids of the keyring at the start, the active one first; none: unsealed."""
+    groups: GroupConfig = field(default_factory=GroupConfig)
 
 
 def recording_header(
@@ -91,8 +116,10 @@ def recording_header(
     stable: Mapping[str, int],
     trace_kinds: Iterable[str],
     key_ids: Iterable[int] = (),
+    groups: GroupConfig | None = None,
 ) -> RecordingHeader:
-    return RecordingHeader(processor, config, dict(stable), frozenset(trace_kinds), tuple(key_ids))
+    kinds = frozenset(trace_kinds)
+    return RecordingHeader(processor, config, dict(stable), kinds, tuple(key_ids), groups or GroupConfig())
 
 
 class RecordedInput(NamedTuple):
@@ -124,9 +151,22 @@ def effects_digest(effects: Iterable[Effect]) -> int:
         elif type(effect) is Deliver:
             crc = zlib.crc32(repr(effect._replace(payload=b"")).encode(), crc)
             crc = zlib.crc32(effect.payload, crc)
+        elif type(effect) is ToProcesses:
+            crc = _event_digest(effect, crc)
         else:
             crc = zlib.crc32(repr(effect).encode(), crc)
     return crc
+
+
+def _event_digest(effect: ToProcesses, crc: int) -> int:
+    event = effect.event
+    if isinstance(event, GroupMessages):
+        crc = zlib.crc32(event.batch, crc)
+        event = event._replace(batch=b"")
+    elif isinstance(event, StateChunk):
+        crc = zlib.crc32(event.content, crc)
+        event = event._replace(content=b"")
+    return zlib.crc32(f"{effect.processes} {event!r}".encode(), crc)
 
 
 # Writing
@@ -218,6 +258,7 @@ def _header_bytes(header: RecordingHeader) -> bytes:
     values = {
         "processor": header.processor,
         "config": config,
+        "groups": {item.name: getattr(header.groups, item.name) for item in fields(header.groups)},
         "stable": dict(header.stable),
         "trace_kinds": sorted(header.trace_kinds),
         "key_ids": header.key_ids,
@@ -234,6 +275,9 @@ def _encoded(arguments: Sequence[Any]) -> Iterator[bytes]:
         elif isinstance(value, (bytes, bytearray, memoryview)):
             yield b"B" + _U32.pack(len(value))
             yield bytes(value)
+        elif isinstance(value, str):
+            text = value.encode()
+            yield b"S" + _U32.pack(len(text)) + text
         elif isinstance(value, (tuple, list)):
             yield b"T" + _U32.pack(len(value))
             yield from _encoded(value)
@@ -332,10 +376,11 @@ def _decoded_header(body: bytes, path: Path) -> tuple[RecordingHeader, list[str]
         values = json.loads(body)
         header = RecordingHeader(
             values["processor"],
-            _config(values["config"]),
+            _config(RingConfig, values["config"]),
             values["stable"],
             frozenset(values["trace_kinds"]),
             tuple(values["key_ids"]),
+            _config(GroupConfig, values["groups"]),
         )
         methods = list(values["methods"])
     except (KeyError, TypeError, ValueError, ConfigurationError) as problem:
@@ -346,13 +391,16 @@ def _decoded_header(body: bytes, path: Path) -> tuple[RecordingHeader, list[str]
     return header, methods
 
 
-def _config(values: Mapping[str, Any]) -> RingConfig:
+Config = TypeVar("Config", RingConfig, GroupConfig)
+
+
+def _config(kind: type[Config], values: Mapping[str, Any]) -> Config:
     """Every setting must be there: a default of today may not be the default that was recorded."""
-    kinds: dict[str, Any] = {item.name: type(item.default) for item in fields(RingConfig)}
-    for name in sorted(kinds.keys() ^ values.keys()):
+    types: dict[str, Any] = {item.name: type(item.default) for item in fields(kind)}
+    for name in sorted(types.keys() ^ values.keys()):
         whose = "the recording" if name in values else "this version"
-        raise ValueError(f"only {whose} has the ring setting {name!r}")
-    return RingConfig(**{name: kinds[name](value) for name, value in values.items()})
+        raise ValueError(f"only {whose} has the setting {name!r}")
+    return kind(**{name: types[name](value) for name, value in values.items()})
 
 
 def _decoded_input(body: bytes, methods: Sequence[str]) -> RecordedInput:
@@ -363,7 +411,7 @@ def _decoded_input(body: bytes, methods: Sequence[str]) -> RecordedInput:
         value, place = _decoded(body, place)
         found.append(value)
     arguments = tuple(
-        ENUMS[method, index](value) if (method, index) in ENUMS else value
+        TYPED[method, index](value) if (method, index) in TYPED else value
         for index, value in enumerate(found)
     )
     return RecordedInput(method, now_us, arguments, digest)
@@ -380,7 +428,7 @@ def _decoded(body: bytes, place: int) -> tuple[Any, int]:
             item, place = _decoded(body, place)
             items.append(item)
         return tuple(items), place
-    length = _U32 if tag == b"B" else _U8
+    length = _U32 if tag in (b"B", b"S") else _U8
     (size,) = length.unpack_from(body, place)
     place += length.size
     data = body[place : place + size]
@@ -389,6 +437,8 @@ def _decoded(body: bytes, place: int) -> tuple[Any, int]:
     match tag:
         case b"B":
             return data, place + size
+        case b"S":
+            return data.decode(), place + size
         case b"I":
             return int.from_bytes(data, "big", signed=True), place + size
         case b"K":

@@ -15,6 +15,7 @@ from typing import Any
 
 from totempole.effects import Deliver, Effect, InstallConfiguration
 from totempole.errors import ConfigurationError
+from totempole.groups import GroupLayer, over_ring
 from totempole.runtime.recording import (
     KeyIds,
     RecordedInput,
@@ -80,11 +81,13 @@ class ReplayReport:
 
 
 def endpoint_maker(keys: Keys) -> MakeEndpoint:
-    """The single-ring protocol, sealed with these keys if the recording says that it was sealed."""
+    """Groups over the single ring, sealed with these keys if the recording says that it was sealed."""
 
-    def make(header: RecordingHeader) -> Endpoint:
+    def make(header: RecordingHeader) -> GroupLayer:
         keyring = keyring_of(KeyIds(header.key_ids), keys) if header.key_ids else None
-        return Endpoint(header.processor, header.config, header.stable, header.trace_kinds, keyring=keyring)
+        kinds = header.trace_kinds
+        endpoint = Endpoint(header.processor, header.config, header.stable, kinds, keyring=keyring)
+        return over_ring(endpoint, header.config, header.groups, kinds)
 
     return make
 
@@ -120,6 +123,7 @@ def replay(
 
 def _replay(report: ReplayReport, endpoint: Any, inputs: Iterable[RecordedInput], keys: Keys) -> None:
     state = None
+    ring: Any = endpoint.order if isinstance(endpoint, GroupLayer) else endpoint
     for index, each in enumerate(inputs):
         report.first_us = report.first_us if index else each.now_us
         effects, difference = _feed(endpoint, index, each, keys)
@@ -129,8 +133,8 @@ def _replay(report: ReplayReport, endpoint: Any, inputs: Iterable[RecordedInput]
         report.last_us = each.now_us
         report.inputs[each.method] += 1
         _note(report, each.now_us, effects)
-        if endpoint.state is not state:
-            state = endpoint.state
+        if ring.state is not state:
+            state = ring.state
             report.states[state.name.lower()] += 1
 
 

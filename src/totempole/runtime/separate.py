@@ -17,9 +17,9 @@ from totempole.groups.packing import MESSAGES_MAX
 from totempole.runtime.child import COUNT, MESSAGES_HEAD
 from totempole.runtime.config import NodeConfig
 from totempole.runtime.config_text import print_config
-from totempole.runtime.events import Messages, View
 from totempole.runtime.frames import READ_BYTES, Frame, FrameReader, FrameWriter
 from totempole.runtime.hosting import ENDED, VIEW_WEIGHT, Mailbox
+from totempole.runtime.ring_events import RingMessages, RingView
 from totempole.types import OrderKey, RingId, Service
 
 STATUS_WAIT_S = 5.0
@@ -29,8 +29,10 @@ TAKEN_STEP_BYTES = 1_000_000
 
 
 class ProcessHosting:
-    def __init__(self, config: NodeConfig, mailbox: Mailbox) -> None:
+    def __init__(self, config: NodeConfig, mailbox: Mailbox, client: socket.socket | None = None) -> None:
+        """`client`: the far end of a session of the program's own."""
         self._config = config
+        self._client = client
         self._mailbox = mailbox
         self._told_taken = 0
         self._answers: queue.Queue[dict[str, Any]] = queue.Queue()
@@ -38,9 +40,12 @@ class ProcessHosting:
 
     def start(self) -> None:
         self._socket, theirs = socket.socketpair()
-        command = [sys.executable, "-P", "-m", "totempole.runtime.child", str(theirs.fileno())]
-        self._process = subprocess.Popen(command, pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL)
-        theirs.close()
+        ends = [end for end in (theirs, self._client) if end is not None]
+        descriptors = [end.fileno() for end in ends]
+        command = [sys.executable, "-P", "-m", "totempole.runtime.child", *map(str, descriptors)]
+        self._process = subprocess.Popen(command, pass_fds=descriptors, stdin=subprocess.DEVNULL)
+        for end in ends:
+            end.close()
         self._writer = FrameWriter(self._socket)
         self._writer.write(Frame.CONFIG, print_config(self._config).encode())
         threading.Thread(target=self._read, name="totempole-reader", daemon=True).start()
@@ -99,7 +104,7 @@ class ProcessHosting:
             case Frame.VIEW:
                 view = json.loads(body)
                 members, id_, key = tuple(view["members"]), RingId(*view["id"]), _key(*view["key"])
-                self._mailbox.put(View(view["kind"], members, id_, key), VIEW_WEIGHT)
+                self._mailbox.put(RingView(view["kind"], members, id_, key), VIEW_WEIGHT)
             case Frame.ACCEPTED:
                 self._mailbox.accepted(*COUNT.unpack(body))
             case Frame.STATUS:
@@ -114,7 +119,7 @@ class ProcessHosting:
         sender, service, *key = MESSAGES_HEAD.unpack_from(body)
         batch = Batch(body[MESSAGES_HEAD.size :])
         order = OrderKey(RingId(key[0], key[1]), key[2], RingId(key[3], key[4]))
-        self._mailbox.put(Messages(sender, batch, Service(service), order), batch.weight)
+        self._mailbox.put(RingMessages(sender, batch, Service(service), order), batch.weight)
 
 
 def _parts(payloads: Sequence[bytes]) -> Iterator[list[bytes]]:

@@ -38,7 +38,7 @@ class Service:
         self._config = config
         self._logger = logger
         self._stopping = False
-        self._driver = Driver(config, NoApplication(), logger, load_keyring(config, logger))
+        self._driver = Driver(config, NoApplication(), logger, load_keyring(config, logger), opens_doors=True)
 
     def run(self) -> int:
         prepare_for_packets()

@@ -46,13 +46,15 @@ def snapshot(driver: Driver) -> dict[str, Any]:
             "retransmissions_per_s": rates["retransmissions"],
         },
         "totals": dict(meters.totals()),
-        "dropped": dict(endpoint.dropped),
+        "dropped": dict(endpoint.dropped + driver.layer.dropped),
         "kernel_refused": refused,
         "queue": {
             "send": endpoint.queued,
             "send_max": driver.ring_config.send_queue_max,
-            "application": driver.outbox.bytes,
+            "application": driver.outbox.bytes + driver.layer.waiting_bytes,
         },
+        "groups": {"count": driver.layer.group_count, "ready": driver.layer.ready},
+        "clients": driver.clients.snapshot(),
         "timeouts_us": endpoint.timeouts,
         "lag": {
             "last_ms": meters.lag.last_us / 1000,

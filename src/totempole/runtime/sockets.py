@@ -30,6 +30,7 @@ from totempole.runtime.interface import (
 )
 from totempole.runtime.offload import REFUSALS, SEGMENTS_MAX, Offload, segment_option
 from totempole.segment import Burst
+from totempole.types import Payload
 
 READ_BYTES = 65_535
 _ANCILLARY_BYTES = 64
@@ -188,26 +189,27 @@ class Sockets:
     def _send_burst(self, sock: socket.socket, burst: Burst, address: Address) -> None:
         data, size = burst
         step = size * min(SEGMENTS_MAX, DATAGRAM_MAX[self.family] // size)
+        view = memoryview(data)
         for start in range(0, len(data), step):
-            self._send_chunk(sock, Burst(data[start : start + step], size), address)
+            self._send_chunk(sock, view[start : start + step], size, address)
 
-    def _send_chunk(self, sock: socket.socket, chunk: Burst, address: Address) -> None:
+    def _send_chunk(self, sock: socket.socket, chunk: memoryview, size: int, address: Address) -> None:
         if self.offload.send:
             try:
-                self._wait_to_send(sock, chunk.data, segment_option(chunk.segment_bytes), address)
+                self._wait_to_send(sock, chunk, segment_option(size), address)
                 return
             except (OSError, OverflowError) as error:
                 if getattr(error, "errno", None) not in REFUSALS:
                     self._refuse(error)
                     return
-                self._note_refused_burst(chunk, address, error)
-        for datagram in chunk.datagrams:
-            self._send_datagram(sock, datagram, address)
+                self._note_refused_burst(size, address, error)
+        for start in range(0, len(chunk), size):
+            self._send_datagram(sock, chunk[start : start + size], address)
 
-    def _note_refused_burst(self, chunk: Burst, address: Address, error: Exception) -> None:
+    def _note_refused_burst(self, size: int, address: Address, error: Exception) -> None:
         """Either the datagrams are too long for the path, or the device does not cut bursts."""
         fits = self._path_segment_bytes(address)
-        if fits < chunk.segment_bytes:
+        if fits < size:
             self.on_path_refusal(fits)
         else:
             self.offload.refuse_send(f"UDP_SEGMENT to {address[0]}: {getattr(error, 'strerror', None)}")
@@ -219,14 +221,14 @@ class Sockets:
                 least = min(least, path_segment_bytes(self.family, address))
         return least
 
-    def _send_datagram(self, sock: socket.socket, datagram: bytes, address: Address) -> None:
+    def _send_datagram(self, sock: socket.socket, datagram: Payload, address: Address) -> None:
         try:
             self._wait_to_send(sock, datagram, [], address)
         except (OSError, OverflowError) as error:  # the latter: a port that there is not
             self._refuse(error)
 
     def _wait_to_send(
-        self, sock: socket.socket, data: bytes, ancillary: list[tuple[int, int, bytes]], address: Address
+        self, sock: socket.socket, data: Payload, ancillary: list[tuple[int, int, bytes]], address: Address
     ) -> None:
         while True:
             try:

@@ -10,7 +10,9 @@ document as a callable, `snapshot() -> dict`, which any thread may call. Its fie
     rates {messages_per_s, packets_per_s, bytes_per_s, tokens_per_s, retransmissions_per_s},
     totals {counter: n}, dropped {reason: n}, kernel_refused {errno: n},
     queue {send, send_max, application (bytes)}, timeouts_us {name: n}, lag {last_ms, max_ms, alarms},
-    receive_buffer_bytes {asked, got, window}, trace {level, inputs}
+    receive_buffer_bytes {asked, got, window}, trace {level, inputs}, groups {count, ready},
+    clients {clients, clients_max, accepted, refused {reason: n}, disconnected {reason: n}, queued_bytes,
+    memory_bytes_max, shed_messages, large_bytes, large_bytes_max, large_waiting, most_unread [...]}
 """
 
 from __future__ import annotations

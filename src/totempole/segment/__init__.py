@@ -7,6 +7,6 @@ has this layer; it is what lets one `seq` span many datagrams (docs/architecture
 from totempole.segment.burst import Burst
 from totempole.segment.cutter import Cutter
 from totempole.segment.header import PacketName
-from totempole.segment.reassembler import Reassembler
+from totempole.segment.reassembler import NotNeighbours, Reassembler
 
-__all__ = ["Burst", "Cutter", "PacketName", "Reassembler"]
+__all__ = ["Burst", "Cutter", "NotNeighbours", "PacketName", "Reassembler"]

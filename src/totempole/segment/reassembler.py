@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
 from operator import itemgetter
@@ -28,7 +29,7 @@ from totempole.segment.header import (
     PacketName,
     data_name,
 )
-from totempole.types import ByteRange, RingId
+from totempole.types import ByteRange, Payload, RingId
 
 COMPLETED_MAX = 1024
 """Names of finished packets that are remembered; the oldest is forgotten first."""
@@ -41,9 +42,9 @@ PIECE_BYTES = 64
 """A partial packet is in at most one piece per PIECE_BYTES, or PIECES_LEAST if that is more. Every second
 one of the smallest segments stays far below; a forger's single bytes must not cost more than the packet."""
 
-WHOLE_SEGMENTS_MAX = 256
-"""Segments of a burst that is taken in one go; more than any kernel gives at once. It bounds what is
-remembered of layouts, which strangers may choose."""
+SEGMENTS_MAX = 1024
+"""Segments of a packet whose bursts are taken in one go. It bounds what is remembered of layouts, which
+strangers may choose."""
 
 RANGES_MAX = 16
 """Ranges that name the holes of one packet."""
@@ -54,40 +55,77 @@ _DATA = int(NameKind.DATA)
 _start_of, _stop_of = itemgetter(0), itemgetter(1)
 
 
-class _Partial:
-    """A packet of which something has arrived: its bytes, and the ranges here, ascending and apart."""
+class NotNeighbours(Exception):
+    """A burst that is not a run of one packet's segments."""
 
-    __slots__ = ("buffer", "pieces")
+
+class _Partial:
+    """A packet of which something has arrived.
+
+    As long as its pieces come in order, as on a quiet network, they are only kept, to be joined at the end.
+    From the first that does not on, they are copied to their places, and `ranges` says what is here.
+    """
+
+    __slots__ = ("_buffer", "_ranges", "_reached", "_run", "total")
 
     def __init__(self, total: int) -> None:
-        self.buffer = bytearray(total)
-        self.pieces: list[ByteRange] = []
+        self.total = total
+        self._run: list[Payload] = []
+        self._reached = 0
+        self._buffer: bytearray | None = None
+        self._ranges: list[ByteRange] = []
 
-    def add(self, start: int, piece: bytes) -> bool:
-        """Takes a piece in; true when nothing is missing any more."""
+    def add(self, start: int, pieces: Sequence[Payload], length: int) -> bool:
+        """Takes neighbours in, `length` bytes together; true when nothing is missing any more."""
+        if self._buffer is None:
+            run = self._run
+            if start == self._reached and len(run) + len(pieces) <= self._pieces_max:
+                run += pieces
+                self._reached += length
+                return self._reached == self.total
+            self._lay_out()
+        return self._place(start, b"".join(pieces))
+
+    @property
+    def data(self) -> bytes:
+        """The packet, when all of it is here."""
+        return b"".join(self._run) if self._buffer is None else bytes(self._buffer)
+
+    @property
+    def _pieces_max(self) -> int:
+        return max(PIECES_LEAST, self.total // PIECE_BYTES)
+
+    def _lay_out(self) -> None:
+        buffer = self._buffer = bytearray(self.total)
+        buffer[: self._reached] = b"".join(self._run)
+        self._ranges = [(0, self._reached)] if self._reached else []
+        self._run = []
+
+    def _place(self, start: int, piece: bytes) -> bool:
+        assert self._buffer is not None
         stop = start + len(piece)
-        pieces = self.pieces
-        if pieces and pieces[-1][1] == start:  # in order, as mostly
-            pieces[-1] = (pieces[-1][0], stop)
+        ranges = self._ranges
+        if ranges and ranges[-1][1] == start:  # in order, as mostly
+            ranges[-1] = (ranges[-1][0], stop)
         else:
             self._insert(start, stop)
-        self.buffer[start:stop] = piece
-        return pieces[0] == (0, len(self.buffer))
+        self._buffer[start:stop] = piece
+        return ranges[0] == (0, self.total)
 
     def _insert(self, start: int, stop: int) -> None:
-        pieces = self.pieces
-        first = bisect_left(pieces, start, key=_stop_of)
-        last = bisect_right(pieces, stop, key=_start_of)
+        ranges = self._ranges
+        first = bisect_left(ranges, start, key=_stop_of)
+        last = bisect_right(ranges, stop, key=_start_of)
         if first < last:
-            start = min(start, pieces[first][0])
-            stop = max(stop, pieces[last - 1][1])
-        elif len(pieces) >= max(PIECES_LEAST, len(self.buffer) // PIECE_BYTES):
+            start = min(start, ranges[first][0])
+            stop = max(stop, ranges[last - 1][1])
+        elif len(ranges) >= self._pieces_max:
             raise CodecError("segment pieces")
-        pieces[first:last] = [(start, stop)]
+        ranges[first:last] = [(start, stop)]
 
     def holes(self) -> list[ByteRange]:
-        total = len(self.buffer)
-        edges = [(0, 0), *self.pieces, (total, total)]
+        here = self._ranges if self._buffer is not None else [(0, self._reached)]
+        edges = [(0, 0), *here, (self.total, self.total)]
         return [(before[1], after[0]) for before, after in pairwise(edges) if before[1] < after[0]]
 
 
@@ -123,35 +161,39 @@ class Reassembler:
             raise CodecError("segment oversized")
         name: PacketName = tuple.__new__(PacketName, (kind, ring_seq, processor, number))
         if length < total:
-            return self._take_piece(name, total, offset, datagram[_HEADER_BYTES:])
+            return self._take(name, total, offset, (datagram[_HEADER_BYTES:],), length)
         if name in self._partials:
             self._finish(name)
         return name, datagram[_HEADER_BYTES:]
 
-    def receive_whole(self, burst: bytes, segment_bytes: int) -> tuple[PacketName, bytes] | None:
-        """The packet that a burst is, if it is one, all of it, in order: what a quiet network gives.
+    def receive_burst(self, burst: bytes, segment_bytes: int) -> tuple[PacketName, bytes] | None:
+        """As `receive`, for datagrams of one size back to back, the last perhaps shorter.
 
-        None if it is not, or not all new: then its datagrams are to be taken one by one.
+        Mostly they are neighbours of one packet, or all of it, in order: then they cost little more than one
+        datagram. If they are not, NotNeighbours is raised: they are to be taken one by one.
         """
         room = segment_bytes - _HEADER_BYTES
-        if room < 1 or len(burst) <= segment_bytes:
-            return None
-        magic, version, kind, ring_seq, processor, number, total, _ = SEGMENT.unpack_from(burst)
-        count = -(-total // room)
-        if len(burst) != total + count * _HEADER_BYTES or magic != MAGIC or version != VERSION:
-            return None
-        if kind not in _KINDS or total > PACKET_TOTAL_MAX or count > WHOLE_SEGMENTS_MAX:
-            return None
-        name: PacketName = tuple.__new__(PacketName, (kind, ring_seq, processor, number))
-        if name in self._partials or name in self._completed:
-            return None
+        if room < 1 or len(burst) <= segment_bytes or 0 < len(burst) % segment_bytes <= _HEADER_BYTES:
+            raise NotNeighbours
+        magic, version, kind, ring_seq, processor, number, total, offset = SEGMENT.unpack_from(burst)
+        count = -(-len(burst) // segment_bytes)
+        length = len(burst) - count * _HEADER_BYTES
+        first, odd = divmod(offset, room)
+        if magic != MAGIC or version != VERSION or kind not in _KINDS or total > PACKET_TOTAL_MAX:
+            raise NotNeighbours
+        if odd or offset + length > total or first + count > SEGMENTS_MAX:
+            raise NotNeighbours
         heads = _heads(len(burst), segment_bytes).unpack(burst)
-        if heads[::2].count(heads[0]) != count or heads[1::2] != offsets(count, room):
-            return None
-        self._finish(name)
+        if heads[::2].count(heads[0]) != count or heads[1::2] != offsets(first + count, room)[first:]:
+            raise NotNeighbours
+        name: PacketName = tuple.__new__(PacketName, (kind, ring_seq, processor, number))
         view = memoryview(burst)
         starts = range(_HEADER_BYTES, len(burst), segment_bytes)
-        return name, b"".join([view[start : start + room] for start in starts])
+        pieces = [view[start : start + room] for start in starts]
+        if length < total or name in self._partials or name in self._completed:
+            return self._take(name, total, offset, pieces, length)
+        self._finish(name)
+        return name, b"".join(pieces)
 
     def holes(self, ring_id: RingId, seq: int) -> tuple[ByteRange, ...]:
         """What is missing of a message of which a part is here; empty when nothing is.
@@ -177,29 +219,29 @@ class Reassembler:
         for name in [name for name in self._partials if name[:3] == ring]:
             self._drop(name)
 
-    def _take_piece(
-        self, name: PacketName, total: int, offset: int, piece: bytes
+    def _take(
+        self, name: PacketName, total: int, offset: int, pieces: Sequence[Payload], length: int
     ) -> tuple[PacketName, bytes] | None:
         if name in self._completed:
             return None
         partial = self._partials.get(name)
         if partial is None:
             partial = self._open(name, total)
-        elif len(partial.buffer) != total:
+        elif partial.total != total:
             # One of the two is damaged or forged, and nobody can tell which: the true one will come again.
             self._drop(name)
             raise CodecError("segment conflict")
-        if not partial.add(offset, piece):
+        if not partial.add(offset, pieces, length):
             return None
         self._finish(name)
-        return name, bytes(partial.buffer)
+        return name, partial.data
 
     def _open(self, name: PacketName, total: int) -> _Partial:
         if total > self._bytes_max:
             raise CodecError("segment oversized")
         while self._bytes + total > self._bytes_max or len(self._partials) >= PARTIALS_MAX:
             _, oldest = self._partials.popitem(last=False)
-            self._bytes -= len(oldest.buffer)
+            self._bytes -= oldest.total
             self.evicted += 1
         partial = self._partials[name] = _Partial(total)
         self._bytes += total
@@ -208,7 +250,7 @@ class Reassembler:
     def _drop(self, name: PacketName) -> None:
         partial = self._partials.pop(name, None)
         if partial is not None:
-            self._bytes -= len(partial.buffer)
+            self._bytes -= partial.total
 
     def _finish(self, name: PacketName) -> None:
         self._drop(name)

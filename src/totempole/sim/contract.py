@@ -21,9 +21,6 @@ class SansIo(Order, Protocol):
     @property
     def incarnation(self) -> int: ...
 
-    @property
-    def token_first(self) -> bool: ...
-
 
 class EndpointFactory(Protocol):
     def __call__(

@@ -22,6 +22,8 @@ from totempole.effects import (
     Ready,
     SetTimer,
     Stopped,
+    Taken,
+    ToProcesses,
     Transmit,
 )
 from totempole.sim.clock import Scheduler
@@ -117,7 +119,8 @@ class Host:
         self.configurations: list[Configuration] = []
         self.recordings: list[Recording] = []
         self.listener: Callable[[Host, Effect], None] | None = None
-        """Told of each Deliver and InstallConfiguration. It must not submit, but may schedule that."""
+        """Told of each Deliver, InstallConfiguration and event for processes. It must not submit, but may
+        schedule that."""
         self.ready_listeners: list[Callable[[], None]] = []
         self._around = around
         self._scheduler = around.scheduler
@@ -191,6 +194,14 @@ class Host:
             return False
         # Taken at once even when the CPU is busy, so that the caller knows; its cost is added.
         return not any(type(effect) is PushBack for effect in self._feed("submit", payload, service))
+
+    def ask(self, method: str, *arguments: Any) -> bool:
+        """What a process asks of the group layer. False when the processor is down or frozen."""
+        assert not self._applying, "ask from an event of its own, not from a listener"
+        if self._endpoint is None or self.paused:
+            return False
+        self._feed(method, *arguments)
+        return True
 
     def leave(self) -> None:
         """Ask the protocol to leave the ring; it says Stopped when it has."""
@@ -388,6 +399,9 @@ class Host:
                 self.listener(self, effect)
         elif type(effect) is CancelTimer:
             self._timers.cancel(effect.timer)
+        elif type(effect) is ToProcesses or type(effect) is Taken:
+            if self.listener:
+                self.listener(self, effect)
         elif type(effect) is InstallConfiguration:
             self.configurations.append(effect.configuration)
             if self.listener:

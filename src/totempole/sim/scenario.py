@@ -18,6 +18,9 @@ The language, one command a line:
     at 2s load p rate=100 size=1000 safe=0.5 until=5s shape=poisson
     at 2s drop-next token from p to q count=1
     at 2s when "promise given" by q after 1 partition (q) (r)
+    at 2s join p.a orders donor state   # with a line `groups` above: programs p.a, p.b on p
+    at 2s multicast p.a orders,stock units=3 count=2 size=100 safe notice
+    at 2s process p.a stall             # connect, disconnect, crash, wake; quit p.a orders
     at 3s expect members p (p q r)
     end 10s
     expect configurations q: {p q r} [q r] {q r}

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from totempole.groups.config import GroupConfig
 from totempole.sim.conditions import Buffers, Condition, Costs, DiskSpeed, Lan
 from totempole.sim.load import MESSAGE_BYTES
 from totempole.sim.settings_text import fields_text, time_text, value_text
@@ -18,6 +19,7 @@ Namer = Callable[[ProcessorId], str]
 
 PROCESSOR_VERBS = ("crash", "restart", "pause", "resume", "leave")
 LINK_VERBS = ("cut", "mend")
+PROCESS_VERBS = ("connect", "disconnect", "crash", "stall", "wake")
 SHAPES = ("poisson", "steady", "saturate", "driver")
 
 
@@ -147,7 +149,75 @@ class DropNext:
         return " ".join([*words, f"count={self.count}"])
 
 
-Ambush = OnProcessor | OnLink | Partition | Heal | Slow | DropNext
+@dataclass(frozen=True, slots=True)
+class OnProcess:
+    """`process p.a connect`, `disconnect` in good order, `crash` without a word, `stall` and `wake`
+
+    Programs are named by their processor and a name of their own. One that does not run is started by
+    whatever it is asked for.
+    """
+
+    verb: str
+    processor: ProcessorId
+    process: str
+
+    def text(self, name: Namer) -> str:
+        return f"process {name(self.processor)}.{self.process} {self.verb}"
+
+
+@dataclass(frozen=True, slots=True)
+class JoinGroup:
+    """`join p.a orders [donor] [state]`: it can give the group's state; it wants it"""
+
+    processor: ProcessorId
+    process: str
+    group: str
+    donor: bool = False
+    wants_state: bool = False
+
+    def text(self, name: Namer) -> str:
+        words = [f"join {name(self.processor)}.{self.process} {self.group}"]
+        flags = (("donor", self.donor), ("state", self.wants_state))
+        return " ".join([*words, *(word for word, on in flags if on)])
+
+
+@dataclass(frozen=True, slots=True)
+class QuitGroup:
+    """`quit p.a orders`"""
+
+    processor: ProcessorId
+    process: str
+    group: str
+
+    def text(self, name: Namer) -> str:
+        return f"quit {name(self.processor)}.{self.process} {self.group}"
+
+
+@dataclass(frozen=True, slots=True)
+class Multicast:
+    """`multicast p.a orders,stock units=3 count=2 size=100 [safe] [notice]`: so many batches of messages"""
+
+    processor: ProcessorId
+    process: str
+    groups: tuple[str, ...]
+    units: int = 1
+    count: int = 1
+    size: int = MESSAGE_BYTES
+    service: Service = Service.AGREED
+    notice: bool = False
+
+    def text(self, name: Namer) -> str:
+        words = [
+            f"multicast {name(self.processor)}.{self.process} {','.join(self.groups)}",
+            f"units={self.units} count={self.count} size={self.size}",
+        ]
+        flags = (("safe", self.service is Service.SAFE), ("notice", self.notice))
+        return " ".join([*words, *(word for word, on in flags if on)])
+
+
+ProcessAction = OnProcess | JoinGroup | QuitGroup | Multicast
+
+Ambush = OnProcessor | OnLink | Partition | Heal | Slow | DropNext | ProcessAction
 """What can be made to happen at a moment of the protocol's own."""
 
 
@@ -226,7 +296,7 @@ class ExpectSettled:
 
 Fault = OnProcessor | OnLink | Partition | Heal | Slow | SetCondition | DropNext | When
 Expectation = ExpectMembers | ExpectConfigurations | ExpectDelivered | ExpectCheckers | ExpectSettled
-Action = Fault | Send | Traffic | Expectation
+Action = Fault | Send | Traffic | ProcessAction | Expectation
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +337,8 @@ class Scenario:
     costs: Costs = field(default_factory=Costs)
     buffers: Buffers = field(default_factory=Buffers)
     disk: DiskSpeed = field(default_factory=DiskSpeed)
+    groups: GroupConfig | None = None
+    """Without it there are no processes."""
     steps: tuple[Step, ...] = ()
 
     @property
@@ -290,6 +362,8 @@ class Scenario:
             changes = fields_text(value, type(value)())
             if changes:
                 lines.append(f"{word} {changes}")
+        if self.groups is not None:
+            lines.append(f"groups {fields_text(self.groups, GroupConfig())}".rstrip())
         return lines
 
     def _tunables(self) -> tuple[tuple[str, Condition | Lan | Costs | Buffers | DiskSpeed], ...]:

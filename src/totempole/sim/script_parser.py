@@ -11,10 +11,12 @@ from dataclasses import dataclass, field, fields
 from typing import Any, NoReturn
 
 from totempole.errors import ConfigurationError, ScenarioError
+from totempole.groups.config import GroupConfig
 from totempole.sim.conditions import Buffers, Condition, Costs, DiskSpeed, Lan
 from totempole.sim.packet_filter import PACKET_KINDS
 from totempole.sim.script import (
     LINK_VERBS,
+    PROCESS_VERBS,
     PROCESSOR_VERBS,
     SHAPES,
     Action,
@@ -26,9 +28,13 @@ from totempole.sim.script import (
     ExpectMembers,
     ExpectSettled,
     Heal,
+    JoinGroup,
+    Multicast,
     OnLink,
+    OnProcess,
     OnProcessor,
     Partition,
+    QuitGroup,
     Scenario,
     Send,
     SetCondition,
@@ -80,6 +86,7 @@ class _Parser:
     tunables: dict[str, Any] = field(
         default_factory=lambda: {word: kind() for word, kind in TUNABLES.items()}
     )
+    groups: GroupConfig | None = None
     steps: list[Step] = field(default_factory=list)
     last_words: list[Action] = field(default_factory=list)
     """Expectations without a time: they hold at the end."""
@@ -109,6 +116,7 @@ class _Parser:
             settings=tuple(self.settings),
             absent=self.absent,
             drift_ppm=self.drift_ppm,
+            groups=self.groups,
             steps=tuple(steps),
             **self.tunables,
         )
@@ -184,6 +192,9 @@ class _Parser:
             raise BadValue(f"unknown setting {name!r}: give one of {', '.join(allowed)}")
         value = _ring_kind(text) if name == "ring_kind" else parse_number(text, whole=True)
         self.settings.append(Setting(name, value, self._members(names) if names else ()))
+
+    def _groups_config(self, rest: str) -> None:
+        self.groups = parse_fields(GroupConfig, rest.split(), self.groups or GroupConfig())
 
     def _end(self, rest: str) -> None:
         self.end_us = self._in_order(parse_time(rest))
@@ -289,6 +300,48 @@ class _Parser:
         action = _AMBUSHES[word](self, word, (arguments or "").strip())
         return When(says, action, self._processor(by) if by else None, int(after or 0))
 
+    # Processes
+
+    def _process(self, words: Sequence[str], shape: str) -> tuple[ProcessorId, str]:
+        if self.groups is None:
+            raise BadValue("no process groups here: give the line `groups` before the first `at`")
+        processor, dot, process = words[0].rpartition(".") if words else ("", "", "")
+        if not dot or not process:
+            raise BadValue(f"write `{shape}`")
+        return self._processor(processor), process
+
+    def _on_process(self, verb: str, rest: str) -> OnProcess:
+        shape = "process p.a connect"
+        words = self._exactly(rest.split(), 2, shape)
+        return OnProcess(_choice(words[1], PROCESS_VERBS), *self._process(words, shape))
+
+    def _join(self, verb: str, rest: str) -> JoinGroup:
+        shape = "join p.a orders [donor] [state]"
+        words = rest.split()
+        who = self._process(words, shape)
+        if len(words) < 2:
+            raise BadValue(f"write `{shape}`")
+        flags = [_choice(word, ("donor", "state")) for word in words[2:]]
+        return JoinGroup(*who, words[1], "donor" in flags, "state" in flags)
+
+    def _quit(self, verb: str, rest: str) -> QuitGroup:
+        shape = "quit p.a orders"
+        words = self._exactly(rest.split(), 2, shape)
+        return QuitGroup(*self._process(words, shape), words[1])
+
+    def _multicast(self, verb: str, rest: str) -> Multicast:
+        shape = "multicast p.a orders,stock [units=1] [count=1] [size=100] [safe] [notice]"
+        words = rest.split()
+        who = self._process(words, shape)
+        if len(words) < 2:
+            raise BadValue(f"write `{shape}`")
+        flags = [word for word in words[2:] if word in ("safe", "notice")]
+        pairs = (split_pair(word, ("units", "count", "size")) for word in words[2:] if word not in flags)
+        numbers = {key: parse_number(text, 0 if key == "size" else 1, whole=True) for key, text in pairs}
+        service = Service.SAFE if "safe" in flags else Service.AGREED
+        groups = tuple(words[1].split(","))
+        return Multicast(*who, groups, service=service, notice="notice" in flags, **numbers)
+
     # Expectations
 
     def _expect(self, verb: str, rest: str) -> Action:
@@ -374,6 +427,7 @@ _HEADERS: dict[str, Callable[[_Parser, str], None]] = {
     "set": _Parser._set,
     "absent": _Parser._absent,
     "drift": _Parser._drift,
+    "groups": _Parser._groups_config,
     "end": _Parser._end,
     **dict.fromkeys(TUNABLES, lambda parser, rest: None),
 }
@@ -385,6 +439,10 @@ _AMBUSHES: dict[str, Callable[[_Parser, str, str], Ambush]] = {
     "heal": _Parser._heal,
     "slow": _Parser._slow,
     "drop-next": _Parser._drop_next,
+    "process": _Parser._on_process,
+    "join": _Parser._join,
+    "quit": _Parser._quit,
+    "multicast": _Parser._multicast,
 }
 
 _ACTIONS: dict[str, Callable[[_Parser, str, str], Action]] = {

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from totempole.checkers import Liveness, Report, check
 from totempole.errors import ConfigurationError, ScenarioError
 from totempole.sim.contract import EndpointFactory
+from totempole.sim.grouped import Grouped
 from totempole.sim.load import FOREVER_US, Arrivals, Burst, Load, PacketDriver, Saturation
 from totempole.sim.packet_filter import DropRule
+from totempole.sim.processes import Programs
+from totempole.sim.programs_check import check_programs
+from totempole.sim.replay import default_endpoint
 from totempole.sim.script import (
     Action,
     DropNext,
@@ -20,9 +24,13 @@ from totempole.sim.script import (
     ExpectSettled,
     Fault,
     Heal,
+    JoinGroup,
+    Multicast,
     OnLink,
+    OnProcess,
     OnProcessor,
     Partition,
+    QuitGroup,
     Scenario,
     Send,
     SetCondition,
@@ -47,6 +55,8 @@ class Outcome:
 
     scenario: Scenario
     world: World
+    programs: Programs | None = None
+    """Where there are process groups."""
     failures: list[str] = field(default_factory=list)
     reports: list[Report] = field(default_factory=list)
     """What the checkers said, each time they were asked."""
@@ -68,6 +78,8 @@ def build(
         config = {me: ring_config(scenario.settings, me) for me in scenario.names}
     except ConfigurationError as problem:
         raise ScenarioError(f"{scenario.name}: {problem}") from problem
+    if scenario.groups is not None:
+        endpoint = _with_groups(scenario, endpoint)
     return World(
         scenario.seed,
         scenario.names,
@@ -86,6 +98,14 @@ def build(
     )
 
 
+def _with_groups(scenario: Scenario, endpoint: EndpointFactory | None) -> EndpointFactory:
+    """`endpoint` may be another ring, or a ring with another group layer on it."""
+    assert scenario.groups is not None
+    if isinstance(endpoint, Grouped):
+        return replace(endpoint, config=scenario.groups)
+    return Grouped(scenario.groups, endpoint or default_endpoint())
+
+
 def run(
     scenario: Scenario,
     *,
@@ -95,7 +115,7 @@ def run(
 ) -> Outcome:
     """Play to the end, whatever fails on the way; every expectation is judged at its time."""
     world = build(scenario, level=level, record_inputs=record_inputs, endpoint=endpoint)
-    outcome = Outcome(scenario, world)
+    outcome = Outcome(scenario, world, Programs(world) if scenario.groups is not None else None)
     world.start([me for me in scenario.names if me not in scenario.absent])
     for step in scenario.steps:
         world.run_until(step.at_us)
@@ -112,10 +132,10 @@ def _play(outcome: Outcome, step: Step) -> None:
             text = action.text(outcome.scenario.names.__getitem__)
             outcome.failures.append(f"{outcome.scenario.name}: at {time_text(step.at_us)} {text}: {problem}")
     else:
-        perform(outcome.world, action)
+        perform(outcome.world, action, outcome.programs)
 
 
-def perform(world: World, action: Action) -> None:
+def perform(world: World, action: Action, programs: Programs | None = None) -> None:
     """Do one thing now; expectations are not things to do."""
     match action:
         case OnProcessor(verb, processor):
@@ -133,11 +153,14 @@ def perform(world: World, action: Action) -> None:
         case DropNext(kind, source_or_none, to, count):
             world.drop_next(DropRule(kind, source_or_none, to, count))
         case When(says, ambush, by, after):
-            world.ambush(Ambush(says, lambda: perform(world, ambush), by, after))
+            world.ambush(Ambush(says, lambda: perform(world, ambush, programs), by, after))
         case Send(processor, count, size, service):
             Burst(world, processor, count, size=size, service=service).start()
         case Traffic():
             _load(world, action).start()
+        case OnProcess() | JoinGroup() | QuitGroup() | Multicast():
+            assert programs is not None, "a scenario without groups has no processes"
+            programs.perform(action)
 
 
 def _load(world: World, traffic: Traffic) -> Load:
@@ -162,9 +185,9 @@ def judge(outcome: Outcome, expectation: Expectation) -> str:
             delivered = outcome.world.hosts[processor].delivered
             return "" if delivered == count else f"it has delivered {delivered}"
         case ExpectCheckers():
-            return _judge_report(outcome, check(outcome.rows))
+            return _judge_report(outcome, check(outcome.rows), settled=False)
         case ExpectSettled(within_us):
-            return _judge_report(outcome, _check_settled(outcome, within_us))
+            return _judge_report(outcome, _check_settled(outcome, within_us), settled=True)
 
 
 def last_fault_us(scenario: Scenario) -> int:
@@ -178,7 +201,9 @@ def _check_settled(outcome: Outcome, within_us: int) -> Report:
     return check(outcome.rows, complete=True, expectation=expectation)
 
 
-def _judge_report(outcome: Outcome, report: Report) -> str:
+def _judge_report(outcome: Outcome, report: Report, settled: bool) -> str:
+    if outcome.programs is not None:
+        report = Report((*report.verdicts, *check_programs(outcome.programs, settled)))
     outcome.reports.append(report)
     return "; ".join(str(verdict) for verdict in report.violated)
 

@@ -9,7 +9,21 @@ from dataclasses import dataclass, field
 from totempole.trace.schema import Row
 from totempole.types import ProcessorId
 
-TOLD = frozenset({"configuration", "state", "fault", "crash", "restart", "leave"})
+TOLD = frozenset(
+    {
+        "configuration",
+        "state",
+        "fault",
+        "crash",
+        "restart",
+        "leave",
+        "process",
+        "group_join",
+        "group_leave",
+        "group_view",
+        "group_state",
+    }
+)
 
 
 @dataclass(slots=True)
@@ -86,6 +100,14 @@ def _event(row: Row, name: object) -> str:
         opening, closing = "{}" if row.configuration_kind == "regular" else "[]"
         members = " ".join(name(member) for member in row.members)
         return f"installs {opening}{members}{closing} {row.configuration_kind} {row.configuration}"
+    if row.kind == "group_view":
+        _, why, members, _ = row.detail.split(" ")
+        opening, closing = "{}" if row.configuration_kind == "regular" else "[]"
+        listed = members.removeprefix("members=").replace(",", " ")
+        return f"tells {row.process} of {row.group} {opening}{listed}{closing} by {why}"
+    if row.process:
+        what = row.kind.removeprefix("group_") if row.group else ""
+        return " ".join(filter(None, (row.process, what, row.group, row.detail)))
     if row.kind == "restart":
         return f"starts, incarnation {row.incarnation}"
     return f"{row.kind} {row.detail}".rstrip()

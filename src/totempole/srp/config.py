@@ -68,6 +68,9 @@ class RingConfig:
     each_time_packets: int = setting(30, "packets that one may send in a token visit (EACH_TIME)")
     window_bytes: int = setting(5_000_000, "bytes that all may send in a rotation")
     each_time_bytes: int = setting(1_800_000, "bytes that one may send in a token visit")
+    rotation_target_us: int = setting(
+        40_000, "what a loaded rotation may last: slow links get a smaller window_bytes for it"
+    )
     outstanding_packets_max: int = setting(400, "largest seq - aru before new packets wait")
     accelerated_window: int = setting(
         15, "packets that may follow the token instead of preceding it", least=0
@@ -77,7 +80,10 @@ class RingConfig:
     send_queue_ready: int = setting(250, "queue length at which push-back ends (MIN_SRP_SND_Q)", least=0)
     members_max: int = setting(60, "processors of a ring (MAX_PROC_RING)", most=PROCESSORS_MAX)
     packet_bytes_max: int = setting(
-        60_000, "contents of one packet, at most", least=64, most=PLAIN_CONTENTS_MAX
+        189_000,
+        "contents of one packet, at most; the default fills three bursts of 64 KiB",
+        least=64,
+        most=PLAIN_CONTENTS_MAX,
     )
     segment_bytes: int = setting(
         1_400,
@@ -89,6 +95,12 @@ class RingConfig:
         8_000_000, "memory for packets that have arrived in part", least=PACKET_BYTES_MAX
     )
     timestamp_interval: int = setting(10_000, "timestamps covered by one write to stable storage (000 §5.1)")
+
+    @property
+    def packets_ahead(self) -> int:
+        """Packets that one visit of the token can take: it is no use to have more of them ready."""
+        by_bytes = self.each_time_bytes // self.packet_bytes_max
+        return min(self.each_time_packets, by_bytes, self.send_queue_max)
 
     def __post_init__(self) -> None:
         for item in fields(self):

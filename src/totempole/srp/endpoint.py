@@ -13,7 +13,7 @@ from functools import lru_cache
 from totempole.effects import Effect, Impostor, PushBack
 from totempole.errors import CodecError, ConfigurationError
 from totempole.order import Order
-from totempole.segment import Cutter, PacketName, Reassembler
+from totempole.segment import Cutter, NotNeighbours, PacketName, Reassembler
 from totempole.srp.config import RingConfig
 from totempole.srp.machine import Machine
 from totempole.srp.ordering import Ordering
@@ -49,7 +49,7 @@ class Endpoint(Order):
         """`stable` is what stable storage holds: nothing at the very first start. No keyring, no seal."""
         if not 1 <= me <= PROCESSOR_MAX:
             raise ConfigurationError(f"processor = {me}: give a whole number from 1 to {PROCESSOR_MAX}")
-        self._me = me
+        self.me = me
         self.incarnation = stable.get("incarnation", 0) + 1
         self._first_life = "ring_seq" not in stable
         self.dropped: Counter[str] = Counter()
@@ -105,12 +105,16 @@ class Endpoint(Order):
     def receive_burst(self, now_us: int, burst: bytes, segment_bytes: int) -> list[Effect]:
         """Datagrams of one size, the last one perhaps shorter, as receive offload gives them."""
         self._output.now_us = now_us
-        arrived = self._reassembler.receive_whole(burst, segment_bytes)
-        if arrived is not None:
-            self._receive_packet(*arrived)
-        else:
+        try:
+            arrived = self._reassembler.receive_burst(burst, segment_bytes)
+        except NotNeighbours:
             for start in range(0, len(burst), segment_bytes):
                 self._receive_one(burst[start : start + segment_bytes])
+        except CodecError as error:
+            self._drop(error)
+        else:
+            if arrived is not None:
+                self._receive_packet(*arrived)
         return self._output.take()
 
     def expire(self, now_us: int, timer: Timer) -> list[Effect]:
@@ -176,7 +180,7 @@ class Endpoint(Order):
             self._reassembler.forget(name)
             self._drop(error)
             return
-        if packet[0] == self._me and self._is_impostors(packet):
+        if packet[0] == self.me and self._is_impostors(packet):
             self._output.add(Impostor(packet.incarnation))
             self._drop(CodecError("processor number of our own"))
             return

@@ -10,6 +10,9 @@ Deviations:
   members of a saturated ring use the window up at each rotation and the last ones never send. So that there
   is one packet for each, the window is never smaller than the ring;
 - one retransmission is always allowed, so that a full window cannot stop the repair that would empty it;
+- the window in bytes is what the ring has lately carried in `rotation_target_us`, if that is less than
+  `window_bytes`. It begins small and doubles while rotations are short. A window that takes a slow link
+  longer than the token may be missing would cost the ring its token at every rotation;
 - `outstanding_packets_max` bounds seq - aru as the token tells it, and with it the memory that a slow
   receiver can cost the others: so much, and what a rotation sends before that receiver has lowered the aru.
 """
@@ -20,6 +23,10 @@ from typing import NamedTuple
 
 from totempole.srp.config import RingConfig
 from totempole.wire.packets import RegularToken
+
+WINDOW_BYTES_FIRST = 500_000
+WINDOW_BYTES_LEAST = 250_000
+"""So much a rotation may carry however long it takes."""
 
 
 class Allowance(NamedTuple):
@@ -41,29 +48,54 @@ class Rounds(NamedTuple):
 class FlowControl:
     """One processor's view of one ring's window."""
 
-    __slots__ = ("_config", "_last", "_last_seq", "_members", "_window")
+    __slots__ = (
+        "_config",
+        "_last",
+        "_last_seq",
+        "_members",
+        "_target_us",
+        "_visited_us",
+        "_window",
+        "window_bytes",
+    )
 
     def __init__(self, config: RingConfig, member_count: int) -> None:
         self._config = config
+        self.window_bytes = min(config.window_bytes, WINDOW_BYTES_FIRST)
+        """What a rotation may carry at present."""
+        self._target_us = min(config.rotation_target_us, config.token_loss_us // 2)
+        self._visited_us = 0
         self._members = member_count
         self._window = max(config.window_packets, member_count)
         self._last_seq = 0
         self._last = Rounds(0, 0, 0)
         """What this processor added to the sums at its last visit."""
 
+    def note_visit(self, now_us: int, bytes_round: int) -> None:
+        """The token is here; all have sent so many bytes since it last was."""
+        rotation_us = now_us - self._visited_us if self._visited_us else 0
+        self._visited_us = now_us
+        if rotation_us > 0 and 2 * bytes_round >= self.window_bytes:
+            fits = min(bytes_round * self._target_us // rotation_us, self._config.window_bytes)
+            self.window_bytes = max(min(fits, 2 * self.window_bytes), self._least_bytes)
+
+    @property
+    def _least_bytes(self) -> int:
+        return min(WINDOW_BYTES_LEAST, self._config.window_bytes)
+
     def allowance(self, token: RegularToken, waiting: int) -> Allowance:
         """For a processor with so many packets waiting."""
         config, last = self._config, self._last
         sent = (token.seq - self._last_seq) + (token.retrans_round - last.retrans)
         room = min(self._window - sent, config.each_time_packets)
-        room_bytes = min(config.window_bytes - (token.bytes_round - last.bytes), config.each_time_bytes)
+        room_bytes = min(self.window_bytes - (token.bytes_round - last.bytes), config.each_time_bytes)
         outstanding = config.outstanding_packets_max - (token.seq - token.aru)
         new_packets = min(room, outstanding)
         others_waiting = token.backlog - last.backlog
         if others_waiting > 0:
             all_waiting = waiting + others_waiting
             new_packets = min(new_packets, 1 + (self._window - self._members) * waiting // all_waiting)
-            room_bytes = min(room_bytes, config.window_bytes * waiting // all_waiting)
+            room_bytes = min(room_bytes, self.window_bytes * waiting // all_waiting)
         return Allowance(max(1, room), max(0, new_packets), max(1, room_bytes))
 
     def account(

@@ -121,6 +121,7 @@ class Ordering:
         """Retransmits, broadcasts, updates the token and passes it on. In Recover, `recovery` sends."""
         output = self._output
         sent = NOTHING
+        ring.flow.note_visit(output.now_us, token.bytes_round)
         if token.rtr or self.queue or recovery is not None:
             sent = self._send_before_token(ring, token, recovery)
 

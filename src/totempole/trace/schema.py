@@ -53,6 +53,14 @@ DELIVERY_KINDS = frozenset(
         "crash",
         "restart",
         "leave",  # the processor left of its own will
+        "process",  # detail: connect or disconnect
+        "group_join",  # a process asked for it
+        "group_leave",
+        "group_send",  # message: the first of `count`; detail: digest
+        "group_deliver",  # process: who received; ring and seq: the place; detail: "index digest"
+        "group_view",  # detail: "index reason members=… together=…"
+        "group_safe",  # messages delivered before are now at every processor
+        "group_state",  # state for a joiner; detail: what about it
     }
 )
 

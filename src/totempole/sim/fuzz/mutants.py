@@ -17,21 +17,25 @@ from types import CodeType, ModuleType
 from typing import Any, cast
 
 from totempole.sim.contract import EndpointFactory
+from totempole.sim.fuzz.group_plan import group_plan
 from totempole.sim.fuzz.plan import plan
 from totempole.sim.fuzz.trial import Verdict, try_scenario
+from totempole.sim.grouped import Grouped
 
-PACKAGE = "totempole.srp"
+SHARED = ("totempole.groups.events",)
+"""What a broken layer says must be of the types that the simulator knows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
     name: str
     module: str
-    """Of the package srp."""
+    """Of its package."""
     old: str
     """Stands exactly once in the module's source."""
     new: str
     seed: int = 0
+    package: str = "srp"
 
 
 MUTANTS: tuple[Mutant, ...] = (
@@ -272,14 +276,15 @@ class _MutatingLoader(importlib.abc.MetaPathFinder, importlib.abc.SourceLoader):
 
     def __init__(self, mutant: Mutant, directory: str) -> None:
         self._mutant = mutant
+        self._package = f"totempole.{mutant.package}"
         self._directory = directory
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if not fullname.startswith(PACKAGE):
+        if not _within(fullname, self._package):
             return None
-        package = fullname == PACKAGE
+        package = fullname == self._package
         name = "__init__" if package else fullname.rpartition(".")[2]
         return importlib.util.spec_from_file_location(
             fullname,
@@ -289,7 +294,7 @@ class _MutatingLoader(importlib.abc.MetaPathFinder, importlib.abc.SourceLoader):
         )
 
     def get_filename(self, fullname: str) -> str:
-        name = "__init__" if fullname == PACKAGE else fullname.rpartition(".")[2]
+        name = "__init__" if fullname == self._package else fullname.rpartition(".")[2]
         return f"{self._directory}/{name}.py"
 
     def get_data(self, path: str) -> bytes:
@@ -312,28 +317,42 @@ class _MutatingLoader(importlib.abc.MetaPathFinder, importlib.abc.SourceLoader):
 
 def mutated_endpoint(mutant: Mutant) -> EndpointFactory:
     """The endpoint of the broken protocol; the true one stays as it was."""
-    package = importlib.import_module(PACKAGE)
-    true_modules = {name: module for name, module in sys.modules.items() if name.startswith(PACKAGE)}
+    if mutant.package == "groups":
+        return Grouped(layer=_mutated(mutant, "layer").GroupLayer)
+    return cast(EndpointFactory, _mutated(mutant, "endpoint").Endpoint)
+
+
+def _mutated(mutant: Mutant, module: str) -> Any:
+    """The module of the mutant's package, with the whole package loaded afresh around it."""
+    root = f"totempole.{mutant.package}"
+    package = importlib.import_module(root)
+    true_modules = {name: module for name, module in sys.modules.items() if _within(name, root)}
     finder = _MutatingLoader(mutant, package.__path__[0])
     for name in true_modules:
-        del sys.modules[name]
+        if name not in SHARED:
+            del sys.modules[name]
     sys.meta_path.insert(0, finder)
     try:
-        return cast(EndpointFactory, importlib.import_module(f"{PACKAGE}.endpoint").Endpoint)
+        return importlib.import_module(f"{root}.{module}")
     finally:
         sys.meta_path.remove(finder)
-        for name in [name for name in sys.modules if name.startswith(PACKAGE)]:
+        for name in [name for name in sys.modules if _within(name, root)]:
             del sys.modules[name]
         sys.modules.update(true_modules)
         # Importing a submodule also sets it on its parent package.
-        sys.modules["totempole"].srp = package  # type: ignore[attr-defined]
+        setattr(sys.modules["totempole"], mutant.package, package)
+
+
+def _within(name: str, package: str) -> bool:
+    return name == package or name.startswith(f"{package}.")
 
 
 def hunt(mutant: Mutant, seeds: Sequence[int]) -> tuple[int, Verdict] | None:
     """The first of the seeds that gives the mutant away."""
     endpoint = mutated_endpoint(mutant)
+    planned = group_plan if mutant.package == "groups" else plan
     for seed in seeds:
-        verdict, _ = try_scenario(plan(seed), endpoint)
+        verdict, _ = try_scenario(planned(seed), endpoint)
         if verdict.violated:
             return seed, verdict
     return None

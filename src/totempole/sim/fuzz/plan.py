@@ -29,6 +29,7 @@ from totempole.sim.script import (
     When,
 )
 from totempole.types import ProcessorId, RingKind, Service
+from totempole.wire.layout import PACKET_BYTES_MAX
 
 MS = 1_000
 S = 1_000_000
@@ -48,14 +49,17 @@ SIZES = ((70, 1, 900), (22, 900, 8_000), (8, 8_000, 40_000))
 
 def plan(seed: int) -> Scenario:
     """The scenario of a seed. Even seeds run the classic ring, odd ones the accelerated."""
-    return _Planner(seed).scenario()
+    return Planner(seed).scenario()
 
 
-class _Planner:
+class Planner:
+    PURPOSE = "fuzz"
+    """Names the generators that a seed starts."""
+
     def __init__(self, seed: int) -> None:
         self._seed = seed
-        self._random = random = Random(f"fuzz/{seed}")
-        self._pace = Random(f"fuzz/{seed}/pace")
+        self._random = random = Random(f"{self.PURPOSE}/{seed}")
+        self._pace = Random(f"{self.PURPOSE}/{seed}/pace")
         """For what was added later, so that the rest of a seed stays as it was."""
         count = random.choice((1, 2, 2, 3, 3, 3, 4, 4, 4, 5, 5, 5, 6, 7, 8, 9))
         self._all: tuple[ProcessorId, ...] = tuple(range(1, count + 1))
@@ -116,7 +120,7 @@ class _Planner:
             "send_queue_max": random.choice((5, 50, 300)),
             "send_queue_ready": 3,
             "segment_bytes": random.choice((500, 1_400, 9_000)),
-            "reassembly_bytes_max": random.choice((150_000, 8_000_000)),
+            "reassembly_bytes_max": random.choice((PACKET_BYTES_MAX, 8_000_000)),
             "timestamp_interval": random.choice((10 * each_time, 40 * each_time, 10_000)),
         }
         return tuple(Setting(field, value) for field, value in values.items())
@@ -356,39 +360,39 @@ WORST_MOMENTS = (
     "operational>gather",
 )
 
-Injector = Callable[[_Planner, int], None]
+Injector = Callable[[Planner, int], None]
 
 FAULTS: tuple[Injector, ...] = (
-    _Planner.partition,
-    _Planner.part_and_meet,
-    _Planner.part_and_meet,
-    _Planner.heal,
-    _Planner.crash,
-    _Planner.crash,
-    _Planner.leave,
-    _Planner.pause,
-    _Planner.slow,
-    _Planner.cut,
-    _Planner.noise,
-    _Planner.noise,
-    _Planner.deafen,
-    _Planner.sluggish,
-    _Planner.pick_off,
-    _Planner.lose_the_token,
-    _Planner.stillborn,
-    _Planner.ambush,
-    _Planner.ambush,
-    _Planner.gap,
-    _Planner.gap,
+    Planner.partition,
+    Planner.part_and_meet,
+    Planner.part_and_meet,
+    Planner.heal,
+    Planner.crash,
+    Planner.crash,
+    Planner.leave,
+    Planner.pause,
+    Planner.slow,
+    Planner.cut,
+    Planner.noise,
+    Planner.noise,
+    Planner.deafen,
+    Planner.sluggish,
+    Planner.pick_off,
+    Planner.lose_the_token,
+    Planner.stillborn,
+    Planner.ambush,
+    Planner.ambush,
+    Planner.gap,
+    Planner.gap,
 )
 
 CASCADES: tuple[Injector, ...] = (
-    _Planner.ambush,
-    _Planner.partition,
-    _Planner.heal,
-    _Planner.crash,
-    _Planner.pause,
-    _Planner.cut,
-    _Planner.pick_off,
-    _Planner.lose_the_token,
+    Planner.ambush,
+    Planner.partition,
+    Planner.heal,
+    Planner.crash,
+    Planner.pause,
+    Planner.cut,
+    Planner.pick_off,
+    Planner.lose_the_token,
 )

@@ -13,8 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from totempole.errors import TotemError
+from totempole.sim.fuzz.group_plan import group_plan
 from totempole.sim.fuzz.plan import plan
 from totempole.sim.fuzz.trial import Verdict, try_scenario
+from totempole.sim.script import Scenario
 
 CHUNK = 4
 """Seeds handed to a worker at a time."""
@@ -35,6 +37,8 @@ class Tally:
     deliveries: int = 0
     coverage: Counter[str] = field(default_factory=Counter)
     failures: list[tuple[int, tuple[str, ...], str]] = field(default_factory=list)
+    kind: str = "ring"
+    """Or `groups`: what is searched."""
 
     @property
     def next_seed(self) -> int:
@@ -60,6 +64,7 @@ class Tally:
             "deliveries": self.deliveries,
             "coverage": dict(sorted(self.coverage.items())),
             "failures": [[seed, list(violated), text] for seed, violated, text in self.failures],
+            "kind": self.kind,
         }
 
     def save(self, path: Path) -> None:
@@ -69,10 +74,10 @@ class Tally:
         os.replace(partial, path)
 
     @classmethod
-    def load(cls, path: Path, first: int, stop: int) -> Tally:
+    def load(cls, path: Path, first: int, stop: int, kind: str = "ring") -> Tally:
         """What an earlier search for the same seeds had done; a new tally when there is no such file."""
         if not path.exists():
-            return cls(first, stop)
+            return cls(first, stop, kind=kind)
         try:
             data = json.loads(path.read_text(encoding="utf-8"))
             found = cls(
@@ -84,6 +89,7 @@ class Tally:
                 data["deliveries"],
                 Counter(data["coverage"]),
                 [(seed, tuple(violated), text) for seed, violated, text in data["failures"]],
+                data.get("kind", "ring"),
             )
         except (ValueError, KeyError, TypeError) as error:
             raise TotemError(
@@ -93,15 +99,27 @@ class Tally:
             raise TotemError(
                 f"{path} belongs to a search from seed {found.first}: name another, or remove it"
             )
+        if found.kind != kind:
+            raise TotemError(f"{path} belongs to a search of {found.kind}: name another, or remove it")
         found.stop = stop
         return found
 
 
 def try_seed(seed: int) -> tuple[int, Verdict]:
-    """One run. Its rows are all alive until it ends, so the collector would look at them in vain."""
+    """One run of the ring."""
+    return seed, _try(plan(seed))
+
+
+def try_group_seed(seed: int) -> tuple[int, Verdict]:
+    """One run with process groups."""
+    return seed, _try(group_plan(seed))
+
+
+def _try(scenario: Scenario) -> Verdict:
+    """A run's rows are all alive until it ends, so the collector would look at them in vain."""
     gc.disable()
     try:
-        return seed, try_scenario(plan(seed))[0]
+        return try_scenario(scenario)[0]
     finally:
         gc.enable()
         gc.collect()
@@ -115,7 +133,7 @@ def search(
     progress: Callable[[Tally], None] = lambda _tally: None,
 ) -> Tally:
     """Runs the seeds that the tally still lacks."""
-    for seed, verdict in _verdicts(range(tally.next_seed, tally.stop), jobs):
+    for seed, verdict in _verdicts(range(tally.next_seed, tally.stop), jobs, tally.kind):
         tally.add(seed, verdict)
         if resume_file is not None and tally.done % SAVE_EVERY == 0:
             tally.save(resume_file)
@@ -125,11 +143,12 @@ def search(
     return tally
 
 
-def _verdicts(seeds: Iterable[int], jobs: int) -> Iterator[tuple[int, Verdict]]:
+def _verdicts(seeds: Iterable[int], jobs: int, kind: str) -> Iterator[tuple[int, Verdict]]:
+    trial = try_group_seed if kind == "groups" else try_seed
     if jobs <= 1:
-        yield from map(try_seed, seeds)
+        yield from map(trial, seeds)
         return
     # Ctrl-C is for the one who shows the progress; workers end with the pool.
     ignore = (signal.SIGINT, signal.SIG_IGN)
     with multiprocessing.get_context("spawn").Pool(jobs, signal.signal, ignore) as pool:
-        yield from pool.imap(try_seed, seeds, CHUNK)
+        yield from pool.imap(trial, seeds, CHUNK)

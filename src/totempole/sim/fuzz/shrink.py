@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from totempole.errors import ScenarioError
+from totempole.groups import GroupConfig
 from totempole.sim.conditions import Buffers, DiskSpeed
 from totempole.sim.contract import EndpointFactory
 from totempole.sim.fuzz.trial import try_scenario
@@ -21,7 +22,9 @@ from totempole.sim.script import (
     Expectation,
     ExpectCheckers,
     ExpectSettled,
+    Multicast,
     Partition,
+    ProcessAction,
     Scenario,
     Send,
     Setting,
@@ -123,6 +126,8 @@ class Shrinker:
         self._try(replace(self.best, drift_ppm=0))
         self._try(replace(self.best, buffers=Buffers()))
         self._try(replace(self.best, disk=DiskSpeed()))
+        if self.best.groups is not None:
+            self._try(replace(self.best, groups=GroupConfig()))
 
 
 def _ring_kind(settings: tuple[Setting, ...]) -> tuple[Setting, ...]:
@@ -136,7 +141,7 @@ def _must_settle(scenario: Scenario) -> bool:
 def _removable(step: Step, calm_us: int) -> bool:
     if isinstance(step.action, Expectation):
         return False
-    return isinstance(step.action, Send | Traffic) or step.at_us < calm_us
+    return isinstance(step.action, Send | Traffic | ProcessAction) or step.at_us < calm_us
 
 
 def _without(action: Action, processor: ProcessorId) -> Action | None:
@@ -159,5 +164,8 @@ def _lighter(step: Step) -> Iterator[Step]:
         yield replace(step, action=replace(action, count=action.count // 2))
     if isinstance(action, Send) and action.size > 10:
         yield replace(step, action=replace(action, size=10))
+    if isinstance(action, Multicast) and (action.units, action.count, action.size) != (1, 1, 10):
+        yield replace(step, action=replace(action, units=1, count=1))
+        yield replace(step, action=replace(action, units=1, count=1, size=10))
     if isinstance(action, Traffic):
         yield replace(step, action=Send(action.processor, 1, 10))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from totempole.sim.contract import EndpointFactory, SimulationError
 from totempole.sim.fuzz.coverage import coverage_of
+from totempole.sim.fuzz.group_coverage import group_coverage_of
 from totempole.sim.script import Scenario
 from totempole.sim.script_runner import Outcome, run
 
@@ -38,12 +39,15 @@ def try_scenario(
     violated = tuple(
         sorted({name for report in outcome.reports for name in (v.property for v in report.violated)})
     )
+    coverage = coverage_of(outcome)
+    if outcome.programs is not None:
+        coverage.update(group_coverage_of(outcome))
     verdict = Verdict(
         name=scenario.name,
         violated=violated or (("expectation",) if outcome.failures else ()),
         text="\n".join(outcome.failures),
         packet_events=outcome.world.packet_events,
         deliveries=sum(host.delivered for host in outcome.world.hosts.values()),
-        coverage=coverage_of(outcome),
+        coverage=coverage,
     )
     return verdict, outcome

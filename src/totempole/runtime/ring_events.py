@@ -10,7 +10,7 @@ from totempole.types import OrderKey, ProcessorId, RingId, Service
 
 
 @dataclass(frozen=True, slots=True)
-class Messages:
+class RingMessages:
     """Messages of one sender that are next in the order, in the view last received."""
 
     sender: ProcessorId
@@ -21,7 +21,7 @@ class Messages:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class RingView:
     """Who is in the configuration from here on. A transitional one names who came along from the last."""
 
     kind: Literal["regular", "transitional"]
@@ -30,4 +30,4 @@ class View:
     key: OrderKey
 
 
-Event = Messages | View
+Event = RingMessages | RingView

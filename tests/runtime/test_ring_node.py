@@ -17,13 +17,13 @@ import pytest
 from loopback import LIMIT_S, Place, a_place, wait_until
 from members import node_config
 
-from totempole import Node, View
+from totempole import RingNode, RingView
 from totempole.effects import Deliver
 from totempole.errors import ConfigurationError, NetworkError, SessionError, StorageError, TotemError
 from totempole.groups import Batch, pack
 from totempole.groups.packing import MESSAGE_WEIGHT, MESSAGES_MAX
 from totempole.runtime import hosting
-from totempole.runtime import node as node_module
+from totempole.runtime import ring_node as node_module
 from totempole.runtime.driver import Driver
 from totempole.runtime.frames import FRAME_BYTES_MAX
 from totempole.runtime.hosting import Relay
@@ -50,9 +50,9 @@ def run(program: Coroutine[Any, Any, None]) -> None:
 class Reader:
     """Takes a node's events as they come."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: RingNode) -> None:
         self.node = node
-        self.views: list[View] = []
+        self.views: list[RingView] = []
         self.messages: list[bytes] = []
         self.senders: list[int] = []
         self.keys: list[OrderKey] = []
@@ -63,7 +63,7 @@ class Reader:
     async def _read(self) -> None:
         try:
             async for event in self.node:
-                if isinstance(event, View):
+                if isinstance(event, RingView):
                     self.views.append(event)
                 else:
                     self.messages += event.payloads
@@ -92,9 +92,9 @@ class Reader:
 @asynccontextmanager
 async def entered(
     place: Place, tmp_path: Path, *numbers: int, placement: str = "thread", **settings: Any
-) -> AsyncIterator[list[Node]]:
+) -> AsyncIterator[list[RingNode]]:
     nodes = [
-        Node(node_config(place, me, tmp_path, **settings), placement=placement)  # type: ignore[arg-type]
+        RingNode(node_config(place, me, tmp_path, **settings), placement=placement)  # type: ignore[arg-type]
         for me in numbers
     ]
     async with nodes[0]:
@@ -160,9 +160,9 @@ def test_what_was_multicast_is_delivered_before_leaving(place: Place, tmp_path: 
 
     async def program() -> None:
         config = node_config(place, 2, tmp_path)
-        async with Node(config) as other:
+        async with RingNode(config) as other:
             hearer = Reader(other)
-            async with Node(node_config(place, 1, tmp_path), placement=placement) as node:  # type: ignore[arg-type]
+            async with RingNode(node_config(place, 1, tmp_path), placement=placement) as node:  # type: ignore[arg-type]
                 await hearer.ring(1, 2)
                 for number in range(60):
                     await node.multicast(b"%d" % number + bytes(30_000))
@@ -216,9 +216,9 @@ def test_mistakes_are_refused_and_harm_nothing(place: Place, tmp_path: Path, pla
         async with entered(place, tmp_path, 1, placement=placement) as (node,):
             reader = Reader(node)
             with pytest.raises(
-                ConfigurationError, match=r"60001 bytes .* packet_bytes_max = 60000: cut it up"
+                ConfigurationError, match=r"189001 bytes .* packet_bytes_max = 189000: cut it up"
             ):
-                await node.multicast_many([b"fine", bytes(60_001)])
+                await node.multicast_many([b"fine", bytes(189_001)])
             await node.multicast(b"unharmed")
             await reader.have(1)
             assert reader.messages == [b"unharmed"]
@@ -268,7 +268,7 @@ def test_the_callers_list_may_be_used_again(place: Place, tmp_path: Path) -> Non
 
 def test_a_node_is_used_inside_its_block(place: Place, tmp_path: Path) -> None:
     async def program() -> None:
-        node = Node(node_config(place, 1, tmp_path))
+        node = RingNode(node_config(place, 1, tmp_path))
         for attempt in (node.multicast(b"x"), node.status(), anext(node)):
             with pytest.raises(SessionError, match="use it inside `async with`"):
                 await attempt
@@ -278,17 +278,17 @@ def test_a_node_is_used_inside_its_block(place: Place, tmp_path: Path) -> None:
 
 def test_a_placement_that_there_is_not(place: Place, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="placement = 'fibre': give thread or process"):
-        Node(node_config(place, 1, tmp_path), placement="fibre")  # type: ignore[arg-type]
+        RingNode(node_config(place, 1, tmp_path), placement="fibre")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("placement", PLACEMENTS)
 def test_a_node_that_cannot_open_says_so_on_entering(place: Place, tmp_path: Path, placement: str) -> None:
     async def program() -> None:
         async with entered(place, tmp_path, 1):
-            second = Node(node_config(place, 1, tmp_path, named="other"), placement=placement)  # type: ignore[arg-type]
+            second = RingNode(node_config(place, 1, tmp_path, named="other"), placement=placement)  # type: ignore[arg-type]
             with pytest.raises((NetworkError, SessionError), match=f"UDP port {place.port}: Address already"):
                 await second.__aenter__()
-            third = Node(node_config(place, 1, tmp_path), placement=placement)  # type: ignore[arg-type]
+            third = RingNode(node_config(place, 1, tmp_path), placement=placement)  # type: ignore[arg-type]
             with pytest.raises((StorageError, SessionError), match="node1"):
                 await third.__aenter__()
 
@@ -314,7 +314,7 @@ def test_a_program_that_gives_up_entering_leaves_no_node_behind(
     config = node_config(place, 1, tmp_path)
 
     async def program() -> None:
-        node = Node(config)
+        node = RingNode(config)
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(1):
                 await node.__aenter__()
@@ -361,7 +361,7 @@ def test_a_program_that_falls_behind_loses_its_node(
     run(program())
 
 
-async def multicast_for_ever(node: Node) -> None:
+async def multicast_for_ever(node: RingNode) -> None:
     while True:
         await node.multicast(bytes(50_000))
 
@@ -479,7 +479,7 @@ def test_a_program_that_has_taken_all_is_not_behind(place: Place, tmp_path: Path
 
     async def program() -> None:
         async with entered(place, tmp_path, 2) as (sender,):
-            hearer = Node(node_config(place, 1, tmp_path), placement="process")
+            hearer = RingNode(node_config(place, 1, tmp_path), placement="process")
             async with hearer:
                 echo = Reader(sender)
                 await echo.ring(1, 2)

@@ -1,0 +1,590 @@
+"""A session with a daemon, for programs without asyncio. It needs no threads.
+
+    with totempole.blocking.connect() as session:
+        with session.join("orders") as group:
+            group.multicast(b"…", service=totempole.SAFE)
+            for event in group:
+                match event:
+                    case Messages(sender=sender, payloads=payloads): ...
+                    case View(members=members): ...
+
+The names are those of the asyncio session, and everything is read and written by the calls themselves: while
+the program makes none, nothing is received, and after some time the policy that it joined with takes effect.
+A state for joiners is sent by these calls too. A session is for one thread at a time.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import select
+import socket
+import ssl
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from totempole.client.blocking_group import Group, SessionEvents
+from totempole.client.endpoint import Endpoint, Reconnect, Tls, endpoint_of, reconnect_of
+from totempole.client.events import Event
+from totempole.client.giving import Piece, captured, could_not_give, pieces
+from totempole.client.protocol import (
+    STATE_BYTES_MAX,
+    WAITING_BYTES_MAX,
+    Joining,
+    Phase,
+    PolicyName,
+    Protocol,
+    StateProvider,
+    policy_of,
+)
+from totempole.client.sending import Run, Target, target_of
+from totempole.client.streams import Stream
+from totempole.errors import SessionError
+from totempole.groups.events import StateAsked
+from totempole.types import Payload, ProcessId, Service
+
+ANSWER_S_MAX = 10.0
+READ_BYTES = 262_144
+WRITE_PARTS_MAX = 64
+CLOSED = "the session is closed: use it inside `with`"
+
+
+def connect(
+    path: str | os.PathLike[str] | None = None,
+    *,
+    host: str | None = None,
+    tls: ssl.SSLContext | Tls | None = None,
+    name: str = "",
+    reconnect: bool | Reconnect = True,
+    state_bytes_max: int = STATE_BYTES_MAX,
+) -> Session:
+    """A session with a daemon: `with totempole.blocking.connect() as session`; as `totempole.connect`."""
+    return Session(
+        endpoint_of(path, host, tls),
+        name=name,
+        reconnect=reconnect_of(reconnect),
+        state_bytes_max=state_bytes_max,
+    )
+
+
+class Session:
+    """A program's connection to its daemon. Made by `connect`, and used inside `with`."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint | socket.socket,
+        *,
+        name: str = "",
+        reconnect: Reconnect | None = None,
+        state_bytes_max: int = STATE_BYTES_MAX,
+        logger: logging.Logger | None = None,
+    ) -> None:
+        self._endpoint = endpoint
+        self._reconnect = reconnect
+        self._logger = logger or logging.getLogger("totempole.client")
+        self._protocol = Protocol(name, state_bytes_max=state_bytes_max)
+        self._socket: socket.socket | None = None
+        self._unsent: deque[memoryview] = deque()
+        self._error: SessionError | None = None
+        self._entered = False
+        self._return: _Return | None = None
+        """How it comes back, while there is no connection."""
+        self._gifts: deque[_Gift] = deque()
+
+    @classmethod
+    def over(cls, sock: socket.socket, *, name: str = "", state_bytes_max: int = STATE_BYTES_MAX) -> Session:
+        """A session over a socket that is connected already. There is no coming back when that is lost."""
+        return cls(sock, name=name, state_bytes_max=state_bytes_max)
+
+    # Life
+
+    def __enter__(self) -> Self:
+        if self._entered:
+            raise SessionError("a session is entered once: make another one")
+        self._entered = True
+        try:
+            self._open()
+        except BaseException as error:
+            self._end(error if isinstance(error, SessionError) else None)
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the session: what was accepted is sent first, then all groups are left."""
+        protocol = self._protocol
+        self._gifts.clear()
+        self._reconnect = None
+        try:
+            if self._socket is not None and protocol.phase is Phase.OPEN:
+                protocol.bye()
+                self._until(lambda: protocol.phase is Phase.OVER, _deadline(ANSWER_S_MAX))
+        except TimeoutError:
+            self._logger.warning("the daemon did not answer the farewell within %g s", ANSWER_S_MAX)
+        except SessionError:
+            pass  # gone already
+        finally:
+            self._end(None)
+
+    def _end(self, error: SessionError | None) -> None:
+        if self._protocol.phase is not Phase.OVER:
+            self._error = error
+            self._protocol.end(error)
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        self._unsent.clear()
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def _check_open(self) -> None:
+        if not self._entered or self._protocol.phase in (Phase.CLOSING, Phase.OVER):
+            raise self._error or SessionError(CLOSED)
+
+    # The connection
+
+    def _open(self) -> None:
+        protocol = self._protocol
+        self._socket = self._connect()
+        self._socket.setblocking(False)
+        protocol.connect()
+        deadline = _deadline(ANSWER_S_MAX)
+        try:
+            while protocol.phase is Phase.CONNECTING:
+                self._write()
+                self._read(deadline)
+                if self._socket is None:
+                    reason = protocol.farewell or "it has closed the connection"
+                    raise SessionError(f"the daemon at {self._where} refused the session: {reason}")
+        except TimeoutError:
+            self._hang_up()
+            text = f"no daemon at {self._where}: no answer within {ANSWER_S_MAX:g} s"
+            raise SessionError(text) from None
+
+    def _connect(self) -> socket.socket:
+        where = self._endpoint
+        if isinstance(where, socket.socket):
+            return where
+        try:
+            if where.path:
+                sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+                try:
+                    sock.settimeout(ANSWER_S_MAX)
+                    sock.connect(where.path)
+                except BaseException:
+                    sock.close()
+                    raise
+                return sock
+            plain = socket.create_connection((where.host, where.port), ANSWER_S_MAX)
+            assert where.context is not None
+            try:
+                return where.context.wrap_socket(plain, server_hostname=where.server_name)
+            except BaseException:
+                plain.close()
+                raise
+        except OSError as error:
+            raise where.unreachable(error) from None
+
+    @property
+    def _where(self) -> str:
+        return str(self._endpoint) if isinstance(self._endpoint, Endpoint) else "the other end of the socket"
+
+    def _lost(self, why: str) -> None:
+        """The connection is gone."""
+        protocol = self._protocol
+        reason = protocol.farewell or why
+        self._hang_up()
+        self._gifts.clear()
+        if protocol.phase is Phase.CONNECTING:
+            return  # whoever opens it says so
+        if protocol.phase is Phase.CLOSING:
+            self._end(None)
+        elif self._reconnect is None:
+            self._end(SessionError(f"the session with {self._where} is over: {reason}"))
+        else:
+            self._logger.warning("the connection to %s is lost: %s", self._where, reason)
+            protocol.lost(reason)
+            self._return = _Return(self._reconnect, reason)
+
+    def _come_back(self, deadline: float | None) -> None:
+        """One more attempt, when it is due."""
+        way = self._return
+        assert way is not None
+        pause = way.due - time.monotonic()
+        if deadline is not None and way.due > deadline:
+            time.sleep(max(0.0, deadline - time.monotonic()))
+            raise TimeoutError(f"no connection to {self._where}")
+        time.sleep(max(0.0, pause))
+        try:
+            self._open()
+        except SessionError as error:
+            self._logger.info("not back yet: %s", error)
+            if not way.again():
+                gone = f"the daemon went away ({way.reason}) and did not come back in time"
+                self._end(SessionError(f"{gone}: {error}"))
+        else:
+            self._return = None
+            self._logger.info("back at %s as process %s", self._where, self.process)
+
+    # Input and output
+
+    def _until(self, done: Callable[[], object], deadline: float | None) -> None:
+        """Reads and writes until it is done. TimeoutError when that is too late."""
+        while True:
+            self._write()
+            if done():
+                return
+            if self._protocol.phase is Phase.OVER:
+                raise self._error or SessionError(CLOSED)
+            if self._return is not None:
+                self._come_back(deadline)
+            else:
+                self._read(deadline)
+
+    def _read(self, deadline: float | None) -> None:
+        """Waits until something can be read, or written if that is wanted, and reads it."""
+        sock = self._socket
+        if sock is None:
+            return
+        self._check_room()
+        if not (isinstance(sock, ssl.SSLSocket) and sock.pending()):
+            ready = _poll(sock, bool(self._unsent), deadline)
+            if not ready:
+                raise TimeoutError("nothing came in time")
+            if ready == select.POLLOUT:
+                return
+        self._receive(sock)
+
+    def _receive(self, sock: socket.socket) -> None:
+        try:
+            data = sock.recv(READ_BYTES)
+        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            return
+        except OSError as error:
+            self._lost(str(error))
+            return
+        if not data:
+            self._lost("the daemon has closed the connection")
+            return
+        try:
+            self._protocol.receive(data)
+        except SessionError as error:
+            self._lost(str(error))
+            return
+        self._protocol.inbox.meter.news.clear()
+        if self._protocol.farewell is not None:
+            self._lost(self._protocol.farewell)
+
+    def _write(self) -> None:
+        """As much as the socket takes."""
+        self._give()
+        sending = self._protocol.sending
+        if sending.waiting:
+            sending.close_batch()
+            self._unsent.extend(map(memoryview, sending.out))
+            sending.out = []
+        try:
+            while self._unsent and self._socket is not None and self._write_some(self._socket):
+                pass
+        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            pass
+        except OSError as error:
+            self._hear_last_words()
+            if self._socket is not None:
+                self._lost(str(error))
+
+    def _hear_last_words(self) -> None:
+        """The daemon has hung up. It may have said why."""
+        while self._socket is not None and _poll(self._socket, False, time.monotonic()):
+            self._receive(self._socket)
+
+    def _write_some(self, sock: socket.socket) -> bool:
+        unsent = self._unsent
+        if isinstance(sock, ssl.SSLSocket):
+            count = sock.send(unsent[0])
+        else:
+            parts = [unsent[index] for index in range(min(len(unsent), WRITE_PARTS_MAX))]
+            count = sock.sendmsg(parts, (), socket.MSG_NOSIGNAL)
+        while unsent and count >= len(unsent[0]):
+            count -= len(unsent.popleft())
+        if count:
+            unsent[0] = unsent[0][count:]
+        return True
+
+    def _check_room(self) -> None:
+        inbox = self._protocol.inbox
+        if inbox.meter.bytes > WAITING_BYTES_MAX:
+            fullest = max(inbox.streams(), key=lambda stream: len(stream.ready))
+            raise SessionError(
+                f"{fullest.name} has {len(fullest.ready)} events that the program does not take, and "
+                f"{inbox.meter.bytes} bytes are as much as is kept: take them, or use session.events()"
+            )
+
+    def _answer(self, request: int, deadline: float | None) -> Any:
+        answers = self._protocol.answers
+        self._until(lambda: any(answer.request == request for answer in answers), deadline)
+        answer = next(answer for answer in answers if answer.request == request)
+        answers.clear()
+        if answer.error is not None:
+            raise answer.error
+        return answer.value
+
+    # Sending
+
+    def multicast(
+        self,
+        groups: str | Sequence[str],
+        payload: bytes,
+        service: Service = Service.AGREED,
+        *,
+        safe_notice: bool = False,
+        timeout: float | None = None,
+    ) -> None:
+        """Sends a message to the members of one or several groups; the program need not be one of them.
+
+        Returns when the message is accepted, and waits while the ring pushes back: TimeoutError if that takes
+        longer than `timeout` seconds. With `safe_notice` the members get a `Safe` once every processor of the
+        configuration has the message.
+        """
+        self._multicast(target_of(groups, service, safe_notice), (payload,), timeout)
+
+    def multicast_many(
+        self,
+        groups: str | Sequence[str],
+        payloads: Sequence[bytes],
+        service: Service = Service.AGREED,
+        *,
+        safe_notice: bool = False,
+        timeout: float | None = None,
+    ) -> None:
+        """Sends messages, in this order; each is delivered as a message of its own. If it fails while it
+        waits, the first of them may have been accepted."""
+        self._multicast(target_of(groups, service, safe_notice), payloads, timeout)
+
+    def _multicast(self, to: Target, payloads: Sequence[bytes], timeout: float | None) -> None:
+        self._check_open()
+        if not payloads:
+            return
+        deadline = _deadline(timeout)
+        sending = self._protocol.sending
+        run = Run(payloads)
+        while True:
+            self._until(lambda: self._protocol.phase is Phase.OPEN, deadline)
+            sending.check(to, run.longest)
+            if sending.offer_run(to, run):
+                break
+            if sending.is_large(to, len(run.payloads[run.next])):
+                self._send_large(to, run.payloads[run.next], deadline)
+                run.next += 1
+            else:
+                self._write()
+                self._read(deadline)
+        self._until(lambda: not self._unsent, deadline)
+
+    def _send_large(self, to: Target, payload: bytes, deadline: float | None) -> None:
+        """Begins again with a new connection: of a message in parts, nothing is delivered unless all came."""
+        while True:
+            self._until(lambda: self._protocol.phase is Phase.OPEN, deadline)
+            sock = self._socket
+            request, parts = self._protocol.ask_large(to, payload)
+            try:
+                self._answer(request, deadline)
+            except SessionError:
+                if self._socket is sock:
+                    raise
+                continue
+            if self._send_parts(sock, parts):
+                return
+
+    def _send_parts(self, sock: socket.socket | None, parts: list[tuple[Payload, ...]]) -> bool:
+        """Without a time limit: the daemon keeps room for it."""
+        for part in parts:
+            self._unsent.extend(map(memoryview, part))
+            self._until(lambda: not self._unsent or self._socket is not sock, None)
+            if self._socket is not sock:
+                return False
+        self._protocol.sending.sent_large()
+        return True
+
+    # Groups
+
+    def join(
+        self,
+        group: str,
+        *,
+        policy: PolicyName = "disconnect",
+        state: StateProvider | None = None,
+        want_state: bool = False,
+    ) -> Group:
+        """A group to be in: `with session.join("orders") as group`.
+
+        All as in the asyncio session, but for `state`: it returns bytes or an iterable of chunks.
+        """
+        return Group(self, Joining(group, policy_of(policy), state, want_state))
+
+    def _join(self, joining: Joining) -> Stream:
+        self._check_open()
+        request = self._protocol.join(joining)
+        stream = self._protocol.inbox.memberships[joining.group].own
+        try:
+            self._answer(request, None)
+        except KeyboardInterrupt:
+            self._protocol.leave(joining.group)
+            raise
+        return stream
+
+    def _leave(self, group: str, stream: Stream | None) -> None:
+        if not self._protocol.is_in(group, stream):
+            return
+        request = self._protocol.leave(group)
+        if request is not None:
+            self._answer(request, _deadline(ANSWER_S_MAX))
+
+    def groups(self, timeout: float | None = None) -> dict[str, tuple[ProcessId, ...]]:
+        """All groups of the cluster and their members, as the daemon knows them now."""
+        self._check_open()
+        deadline = _deadline(timeout)
+        self._until(lambda: self._protocol.phase is Phase.OPEN, deadline)
+        table: dict[str, tuple[ProcessId, ...]] = self._answer(self._protocol.ask_groups(), deadline)
+        return table
+
+    @property
+    def process(self) -> ProcessId:
+        """Who the program is: the sender of its messages, and a member of its groups."""
+        return self._protocol.process
+
+    def fileno(self) -> int:
+        """Of the socket, for `select`: when it can be read, `next(timeout=0)` may have something."""
+        if self._socket is None:
+            raise SessionError("there is no connection at the moment")
+        return self._socket.fileno()
+
+    # Receiving
+
+    def events(self) -> SessionEvents:
+        """The events of all groups that the session has joined, in one order; a message to two of them comes
+        once.
+
+        It begins with what has not been taken from them yet. A group that is iterated over by itself too
+        gives its events to both.
+        """
+        self._check_open()
+        return SessionEvents(self, self._protocol.inbox.open_whole())
+
+    def _next(self, stream: Stream, timeout: float | None) -> Event | None:
+        """The next event of a stream; None at its end."""
+        deadline = _deadline(timeout)
+        while True:
+            item = self._protocol.inbox.take(stream)
+            if item is None:
+                if stream.over:
+                    if stream.error is not None:
+                        raise stream.error
+                    return None
+                self._until(lambda: stream.ready or stream.over, deadline)
+                continue
+            event = item.event
+            if isinstance(event, StateAsked):
+                self._begin_to_give(event)
+            elif isinstance(event, SessionError):
+                raise event
+            else:
+                return event  # type: ignore[return-value]  # a Transfer is a State by now
+
+    # State for joiners
+
+    def _begin_to_give(self, asked: StateAsked) -> None:
+        """A joiner wants the group's state as of here."""
+        provider = self._protocol.gift(asked)
+        if provider is None:
+            return
+        try:
+            chunks = captured(provider())
+        except Exception as error:
+            self._fail_to_give(asked, error)
+        else:
+            self._gifts.append(_Gift(asked, pieces(chunks, self._protocol.sending.state_piece_bytes)))
+            self._write()
+
+    def _give(self) -> None:
+        """As much of the states that are wanted as there is credit for, of each in turn."""
+        waiting = 0
+        while self._gifts and waiting < len(self._gifts):
+            gift = self._gifts.popleft()
+            try:
+                over, gave = self._give_piece(gift)
+            except Exception as error:
+                self._fail_to_give(gift.asked, error)
+                continue
+            if not over:
+                self._gifts.append(gift)
+            waiting = 0 if gave else waiting + 1
+
+    def _give_piece(self, gift: _Gift) -> tuple[bool, bool]:
+        """Whether it is over, and whether a piece was taken."""
+        if not self._protocol.is_wanted(gift.asked):
+            return True, True
+        if gift.next is None:
+            gift.next = next(gift.pieces)
+        content, last = gift.next
+        if not self._protocol.give(gift.asked, content, last):
+            return False, False
+        gift.next = None
+        return last, True
+
+    def _fail_to_give(self, asked: StateAsked, error: Exception) -> None:
+        failure = could_not_give(asked.group, error)
+        self._logger.error("%s", failure, exc_info=error)
+        self._protocol.leave(asked.group, failure)
+
+
+class _Gift:
+    """A state that is being given."""
+
+    __slots__ = ("asked", "next", "pieces")
+
+    def __init__(self, asked: StateAsked, parts: Iterator[Piece]) -> None:
+        self.asked = asked
+        self.pieces = parts
+        self.next: Piece | None = None
+
+
+class _Return:
+    """When to try to come back."""
+
+    def __init__(self, how: Reconnect, reason: str) -> None:
+        self.reason = reason
+        self._pauses = how.pauses()
+        self._give_up_at = _deadline(how.give_up_s)
+        self.due = time.monotonic() + next(self._pauses)
+
+    def again(self) -> bool:
+        """Whether there is another attempt."""
+        now = time.monotonic()
+        self.due = now + next(self._pauses)
+        return self._give_up_at is None or now < self._give_up_at
+
+
+def _deadline(timeout: float | None) -> float | None:
+    return None if timeout is None else time.monotonic() + timeout
+
+
+def _poll(sock: socket.socket, writing: bool, deadline: float | None) -> int:
+    """What the socket is ready for, of POLLIN and POLLOUT; 0 when the deadline has come."""
+    poll = select.poll()
+    poll.register(sock, select.POLLIN | select.POLLOUT * writing)
+    wait_ms = None if deadline is None else max(0.0, math.ceil(1000 * (deadline - time.monotonic())))
+    found = poll.poll(wait_ms)
+    return found[0][1] if found else 0

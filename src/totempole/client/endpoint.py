@@ -1,0 +1,116 @@
+"""Where the daemon is, and how a program gets back to it."""
+
+from __future__ import annotations
+
+import os
+import random
+import ssl
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from totempole.errors import SessionError
+
+SOCKET_VARIABLE = "TOTEMPOLE_SOCKET"
+SOCKET_DEFAULT = "/var/lib/totempole/clients.sock"
+"""In the directory that the example configuration gives to a node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """The files with which a program and a daemon on another host prove who they are to each other."""
+
+    certificate: str | Path
+    """The program's own, with its chain (PEM)."""
+    key: str | Path
+    authorities: str | Path
+    """Who may have signed the daemon's certificate (PEM)."""
+    server_name: str | None = None
+    """What the daemon's certificate says, if that is not the host's name."""
+
+    def context(self) -> ssl.SSLContext:
+        try:
+            context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=self.authorities)
+            context.load_cert_chain(self.certificate, self.key)
+        except OSError as error:  # ssl.SSLError is one
+            names = f"{self.certificate}, {self.key}, {self.authorities}"
+            raise SessionError(f"tls: {error}; the files are {names}") from None
+        return context
+
+
+@dataclass(frozen=True, slots=True)
+class Reconnect:
+    """How a session gets back to a daemon that has gone away: at once, then at growing intervals."""
+
+    first_s: float = 0.1
+    """The first interval. Each is twice the one before."""
+    most_s: float = 5.0
+    """The longest."""
+    give_up_s: float | None = 300.0
+    """When it is no use any more: iterating then raises SessionError. None: never."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.first_s <= self.most_s or (self.give_up_s is not None and self.give_up_s < 0):
+            raise SessionError(f"reconnect = {self!r}: give 0 < first_s <= most_s, give_up_s >= 0")
+
+    def pauses(self) -> Iterator[float]:
+        """Drawn at random below each bound, for all programs of a daemon come back at once."""
+        yield 0.0
+        bound = self.first_s
+        while True:
+            yield bound * random.uniform(0.5, 1.0)
+            bound = min(2 * bound, self.most_s)
+
+
+def reconnect_of(choice: bool | Reconnect) -> Reconnect | None:
+    if isinstance(choice, Reconnect):
+        return choice
+    return Reconnect() if choice else None
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A Unix socket on this host, or an address and a port."""
+
+    path: str = ""
+    host: str = ""
+    port: int = 0
+    context: ssl.SSLContext | None = None
+    server_name: str | None = None
+
+    def __str__(self) -> str:
+        return self.path or f"{self.host}:{self.port}"
+
+    def unreachable(self, error: BaseException) -> SessionError:
+        """Why there is no connection, and the way out."""
+        why = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        if isinstance(error, PermissionError):
+            way = "the daemon's setting clients.users names who may (and clients.socket_mode the file's mode)"
+        elif isinstance(error, ssl.SSLError):
+            way = "check the certificates of both sides"
+        elif self.path:
+            way = f"start one with `totem node`, or name its socket ({SOCKET_VARIABLE}, or connect(path))"
+        else:
+            way = "check that the daemon runs there and has clients.listen set"
+        return SessionError(f"no daemon at {self}: {why}; {way}")
+
+
+def endpoint_of(
+    path: str | os.PathLike[str] | None, host: str | None, tls: ssl.SSLContext | Tls | None
+) -> Endpoint:
+    """What `connect` was given, checked."""
+    if host is None:
+        if tls is not None:
+            raise SessionError("tls is for a daemon on another host: give host= too")
+        return Endpoint(path=os.fspath(path or os.environ.get(SOCKET_VARIABLE) or SOCKET_DEFAULT))
+    if path is not None:
+        raise SessionError("give a path or a host, not both")
+    name, colon, port = host.rpartition(":")
+    if not colon or not port.isdecimal() or not 0 < int(port) < 65_536:
+        raise SessionError(f"host = {host!r}: give address:port")
+    if tls is None:
+        raise SessionError(f"host = {host!r}: give tls= too, for a daemon talks to other hosts by TLS only")
+    name = name.removeprefix("[").removesuffix("]")
+    if isinstance(tls, Tls):
+        return Endpoint("", name, int(port), tls.context(), tls.server_name or name)
+    return Endpoint("", name, int(port), tls, name)

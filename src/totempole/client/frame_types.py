@@ -1,0 +1,234 @@
+"""The frames between a program and its daemon as Python has them, and their limits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+from struct import Struct
+from typing import NamedTuple
+
+from totempole.groups.events import BecameSafe, GroupMessages, GroupView, StateAsked, StateBegins, StateChunk
+from totempole.types import Payload, Place, ProcessId, Service
+
+VERSION = 1
+"""Of the conversation. Who speaks another one is refused."""
+
+FRAME_BYTES_MAX = 1024 * 1024
+"""A body, at most."""
+
+LARGE_BYTES_MAX = 2**31
+"""The parts of one LARGE together, as far as a program believes its daemon."""
+
+SEND_OVERHEAD = 256
+"""What the daemon needs to remember a SEND or a STATE, beside its bytes."""
+
+HELLO_BYTES_MAX = 4_096
+NAME_BYTES_MAX = 255
+TEXT_BYTES_MAX = 4_096
+
+HEAD = Struct(">IB")
+
+
+class Kind(IntEnum):
+    HELLO = 1
+    JOIN = 2
+    LEAVE = 3
+    SEND = 4
+    STATE = 5
+    GROUPS = 6
+    BYE = 7
+    LARGE = 8
+    PART = 9
+    WELCOME = 16
+    REFUSED = 17
+    DONE = 18
+    CREDIT = 19
+    MESSAGES = 20
+    VIEW = 21
+    SAFE = 22
+    STATE_ASKED = 23
+    STATE_BEGINS = 24
+    STATE_CHUNK = 25
+    GAP = 26
+    TABLE = 27
+    ENDED = 28
+
+
+class Policy(IntEnum):
+    """What becomes of a program whose queue at the daemon is full. It asks for one with each join."""
+
+    DISCONNECT = 1
+    BLOCK = 2
+    """Its own sends wait while the queue is over half full. The bound still disconnects."""
+    SHED = 3
+    """Messages of the group are left out, and a Gap tells how many."""
+
+
+# The frames. What the group layer tells its processes travels as that layer's own events.
+
+
+class Hello(NamedTuple):
+    name: str = ""
+    """For logs and lists: what the program calls itself."""
+    version: int = VERSION
+
+
+class Join(NamedTuple):
+    request: int
+    group: str
+    policy: Policy = Policy.DISCONNECT
+    donor: bool = False
+    wants_state: bool = False
+
+
+class Leave(NamedTuple):
+    request: int
+    group: str
+
+
+class Send(NamedTuple):
+    """A batch as `groups.pack` makes it."""
+
+    groups: tuple[str, ...]
+    batch: Payload
+    service: Service = Service.AGREED
+    notice: bool = False
+    """Tell the receivers when it has become safe."""
+
+
+class State(NamedTuple):
+    """The answer to StateAsked, in pieces."""
+
+    group: str
+    joiner: ProcessId
+    place: Place
+    last: bool
+    content: Payload
+
+
+class AskGroups(NamedTuple):
+    request: int
+
+
+class Bye(NamedTuple):
+    pass
+
+
+class Large(NamedTuple):
+    request: int
+    kind: Kind
+    total: int
+
+
+class Part(NamedTuple):
+    content: Payload
+
+
+class Limits(NamedTuple):
+    """What the daemon takes. A program that keeps to them is never refused for what it could have known."""
+
+    send_bytes_max: int
+    """The body of a SEND or a STATE. Larger messages go as LARGE."""
+    batch_bytes: int
+    """What a SEND best carries: so much fits a ring packet without being cut."""
+    message_bytes_max: int
+    group_name_bytes_max: int
+    groups_per_message_max: int
+    groups_per_process_max: int
+
+
+class Welcome(NamedTuple):
+    process: ProcessId
+    cluster_id: int
+    credit: int
+    """As the first CREDIT would say it."""
+    limits: Limits
+    version: int = VERSION
+
+
+class Refused(NamedTuple):
+    request: int
+    text: str
+
+
+class Done(NamedTuple):
+    request: int
+
+
+class Credit(NamedTuple):
+    """The SENDs and STATEs since the start may have cost this much altogether (`cost_of`)."""
+
+    total: int
+
+
+class Gap(NamedTuple):
+    group: str
+    messages: int
+    bytes: int
+
+
+class GroupTable(NamedTuple):
+    request: int
+    groups: Mapping[str, tuple[ProcessId, ...]]
+
+
+class EncodedTable(NamedTuple):
+    """A GroupTable whose groups are packed already (`pack_table`), for many who ask at once."""
+
+    request: int
+    groups: bytes
+
+
+class Ended(NamedTuple):
+    reason: str
+
+
+ClientFrame = Hello | Join | Leave | Send | State | AskGroups | Bye | Large | Part
+DaemonFrame = (
+    Welcome
+    | Refused
+    | Done
+    | Credit
+    | GroupMessages
+    | GroupView
+    | BecameSafe
+    | StateAsked
+    | StateBegins
+    | StateChunk
+    | Gap
+    | GroupTable
+    | EncodedTable
+    | Ended
+    | Large
+    | Part
+)
+Frame = ClientFrame | DaemonFrame
+
+CLIENT_KINDS: Mapping[int, int] = {
+    Kind.HELLO: HELLO_BYTES_MAX,
+    Kind.JOIN: 6 + NAME_BYTES_MAX,
+    Kind.LEAVE: 4 + NAME_BYTES_MAX,
+    Kind.SEND: FRAME_BYTES_MAX,
+    Kind.STATE: FRAME_BYTES_MAX,
+    Kind.GROUPS: 4,
+    Kind.BYE: 0,
+    Kind.LARGE: 13,
+    Kind.PART: FRAME_BYTES_MAX,
+}
+"""What a program may send, and the longest body of each."""
+
+DAEMON_KINDS: Mapping[int, int] = {
+    **{kind: FRAME_BYTES_MAX for kind in Kind if kind >= Kind.WELCOME},
+    Kind.LARGE: 13,
+    Kind.PART: FRAME_BYTES_MAX,
+}
+"""What a daemon may send."""
+
+
+def cost_of(body_bytes: int) -> int:
+    """What a SEND or a STATE with such a body takes from the credit."""
+    return body_bytes + SEND_OVERHEAD
+
+
+def kind_name(kind: int) -> str:
+    return Kind(kind).name if kind in set(Kind) else f"kind {kind}"

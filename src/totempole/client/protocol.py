@@ -1,0 +1,395 @@
+"""The program's side of its daemon, without I/O: bytes in, events out; requests in, bytes out.
+
+Both sessions, the asyncio one and the blocking one, are thin bridges over this object. It lives as long as
+the session: when the daemon goes away and comes back it begins a new conversation, as a new process, joins
+the groups again and tells the program with `Reconnected`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
+
+from totempole.client import frames
+from totempole.client.events import Gap, Messages, Reconnected, Safe, View
+from totempole.client.frames import (
+    DAEMON_KINDS,
+    LARGE_BYTES_MAX,
+    AskGroups,
+    Bye,
+    Credit,
+    Done,
+    Ended,
+    FrameReader,
+    GroupTable,
+    Hello,
+    Join,
+    Kind,
+    Leave,
+    Policy,
+    Refused,
+    Send,
+    Welcome,
+    cut,
+    decode,
+)
+from totempole.client.sending import Sending, Target
+from totempole.client.streams import EVENT_WEIGHT, Inbox, Stream
+from totempole.errors import CodecError, SessionError
+from totempole.groups.events import BecameSafe, GroupMessages, GroupView, StateAsked, StateBegins, StateChunk
+from totempole.groups.packing import Batch, pack
+from totempole.types import Payload, Place, ProcessId
+
+MIB = 1024 * 1024
+RECEIVED_BYTES_MAX = 4 * MIB
+"""Events that the program has not taken yet. When there are more, the session reads no further, and the
+daemon's policy for the group applies."""
+
+WAITING_BYTES_MAX = 64 * MIB
+"""The same while the program itself waits for the daemon: its answer comes behind events. A program that
+multicasts while it takes no events gets this far."""
+
+STATE_BYTES_MAX = 1024 * MIB
+"""A group's state, and what waits for it, at a program that joins."""
+
+Chunks = bytes | bytearray | memoryview | Iterable[bytes] | AsyncIterable[bytes]
+StateProvider = Callable[[], Chunks | Awaitable[Chunks]]
+"""Gives the group's state as of this very moment: in one piece, or in chunks that no longer change. It is
+called between two events of the iteration, when the program has worked off all that came before."""
+
+PolicyName = Literal["disconnect", "block", "shed"]
+POLICIES: Mapping[str, Policy] = {policy.name.lower(): policy for policy in Policy}
+
+
+class Phase(Enum):
+    CONNECTING = "connecting"
+    """HELLO is on its way, or there is no connection."""
+    OPEN = "open"
+    CLOSING = "closing"
+    """BYE was said."""
+    OVER = "over"
+
+
+@dataclass(frozen=True, slots=True)
+class Joining:
+    """How the program wants to be in a group."""
+
+    group: str
+    policy: Policy
+    provider: StateProvider | None
+    want_state: bool
+
+
+class Asked(NamedTuple):
+    """An open request. `group` for those that concern one."""
+
+    kind: Literal["join", "rejoin", "leave", "groups", "large"]
+    group: str = ""
+
+
+class Answer(NamedTuple):
+    request: int
+    error: SessionError | None = None
+    value: Any = None
+
+
+def policy_of(name: str) -> Policy:
+    policy = POLICIES.get(name)
+    if policy is None:
+        raise SessionError(f"policy = {name!r}: give {', '.join(POLICIES)}")
+    return policy
+
+
+class Protocol:
+    def __init__(self, name: str = "", *, state_bytes_max: int = STATE_BYTES_MAX) -> None:
+        self.name = name
+        self.inbox = Inbox(state_bytes_max)
+        self.sending = Sending()
+        self.phase = Phase.CONNECTING
+        self.welcome: Welcome | None = None
+        self.farewell: str | None = None
+        """Why the daemon has ended the session, as it says itself."""
+        self.refused = False
+        """Whether it did not want the session at all."""
+        self.answers: list[Answer] = []
+        """For the session, which empties it."""
+        self.joinings: dict[str, Joining] = {}
+        self._reader = FrameReader()
+        self._requests: dict[int, Asked] = {}
+        self._request_last = 0
+        self._lost: tuple[ProcessId, dict[str, Place | None], int, str] | None = None
+        """Between two connections: who the program was, what it had seen, what may be lost, and why."""
+        self._gifts: set[StateAsked] = set()
+
+    # The connection
+
+    def connect(self) -> None:
+        """There is a connection: says hello."""
+        self._reader = FrameReader(DAEMON_KINDS, LARGE_BYTES_MAX)
+        self.phase, self.farewell, self.refused = Phase.CONNECTING, None, False
+        self.sending.out = [frames.encode(Hello(self.name))]
+
+    def lost(self, reason: str) -> None:
+        """The connection is gone, and there may be another one later."""
+        self.phase = Phase.CONNECTING
+        self._gifts.clear()
+        unacknowledged = self.sending.lost()
+        seen = self.inbox.cut()
+        if self._lost is not None:
+            self._add_loss(unacknowledged)
+        elif self.welcome is not None:
+            self._lost = (self.welcome.process, seen, unacknowledged, reason)
+        self._answer_lost(reason)
+
+    def _add_loss(self, unacknowledged: int) -> None:
+        assert self._lost is not None
+        before, seen, count, reason = self._lost
+        self._lost = (before, seen, count + unacknowledged, reason)
+
+    def _answer_lost(self, reason: str) -> None:
+        """Joins are asked again, what was left is left; the rest fails."""
+        requests, self._requests = self._requests, {}
+        for request, asked in requests.items():
+            if asked.kind == "join":
+                self._requests[request] = asked
+            elif asked.kind == "leave":
+                self.answers.append(Answer(request))
+            elif asked.kind != "rejoin":
+                self.answers.append(Answer(request, SessionError(reason)))
+
+    def end(self, error: SessionError | None) -> None:
+        """The session is over."""
+        if self.phase is Phase.OVER:
+            return
+        self.phase = Phase.OVER
+        self.sending.lost()
+        self._gifts.clear()
+        self.joinings.clear()
+        self.inbox.end(error)
+        for request in self._requests:
+            self.answers.append(Answer(request, error or SessionError("the session is closed")))
+        self._requests.clear()
+
+    @property
+    def process(self) -> ProcessId:
+        if self.welcome is None:
+            raise SessionError("the session is not open: use it inside `with`")
+        return self.welcome.process
+
+    # Requests
+
+    def join(self, joining: Joining) -> int:
+        if joining.group in self.joinings:
+            raise SessionError(f"group {joining.group!r} is joined already, by this session")
+        self.joinings[joining.group] = joining
+        self.inbox.add(joining.group)
+        return self._ask_join("join", joining, self._new_request())
+
+    def _ask_join(self, kind: Literal["join", "rejoin"], joining: Joining, request: int) -> int:
+        self._requests[request] = Asked(kind, joining.group)
+        if self.phase is Phase.OPEN:
+            donor = joining.provider is not None
+            self.sending.request(Join(request, joining.group, joining.policy, donor, joining.want_state))
+        return request
+
+    def leave(self, group: str, error: SessionError | None = None) -> int | None:
+        """Leaves it: with an error when it is the session that gives up. None: nothing to wait for."""
+        if self.joinings.pop(group, None) is None:
+            return None  # it was given up before
+        self.inbox.remove(group, error)
+        self._gifts = {asked for asked in self._gifts if asked.group != group}
+        for request, asked in list(self._requests.items()):
+            if asked.group == group and asked.kind != "leave":
+                del self._requests[request]
+        if self.phase is not Phase.OPEN:
+            return None
+        request = self._new_request()
+        self._requests[request] = Asked("leave", group)
+        self.sending.request(Leave(request, group))
+        return request
+
+    def ask_groups(self) -> int:
+        request = self._new_request()
+        self._requests[request] = Asked("groups")
+        self.sending.request(AskGroups(request))
+        return request
+
+    def ask_large(self, to: Target, payload: bytes) -> tuple[int, list[tuple[Payload, ...]]]:
+        """Asks for leave to send a large message; its parts, for when that is given."""
+        request = self._new_request()
+        self._requests[request] = Asked("large")
+        self.sending.close_batch()
+        send = Send(to.groups, pack((payload,)), to.service, to.notice)
+        head, *parts = cut(send, request, largest=0)
+        self.sending.out += head
+        return request, parts
+
+    def bye(self) -> None:
+        """Nothing more is taken from the program or told to it. The daemon still gets all before this."""
+        self.phase = Phase.CLOSING
+        self.joinings.clear()
+        self.inbox.end(None)
+        self.sending.request(Bye())
+
+    def _new_request(self) -> int:
+        self._request_last = self._request_last % (2**32 - 1) + 1
+        return self._request_last
+
+    def is_in(self, group: str, stream: Stream | None) -> bool:
+        """Whether the stream is that of the program's present membership of the group."""
+        membership = self.inbox.memberships.get(group)
+        return membership is not None and membership.own is stream
+
+    @property
+    def asking(self) -> bool:
+        return bool(self._requests)
+
+    # State for joiners
+
+    def gift(self, asked: StateAsked) -> StateProvider | None:
+        """Whom to ask for the state that a joiner wants; None if it is not wanted any more."""
+        joining = self.joinings.get(asked.group)
+        if joining is None or joining.provider is None or self.phase is not Phase.OPEN:
+            return None
+        self._gifts.add(asked)
+        return joining.provider
+
+    def is_wanted(self, asked: StateAsked) -> bool:
+        return asked in self._gifts
+
+    def give(self, asked: StateAsked, content: Payload, last: bool) -> bool:
+        """Takes a piece of the state, if there is credit for it."""
+        group, joiner, place = asked
+        if not self.sending.offer_state(frames.State(group, joiner, place, last, content)):
+            return False
+        if last:
+            self._gifts.discard(asked)
+        return True
+
+    # What the daemon says
+
+    def receive(self, data: bytes) -> None:
+        """What was read. SessionError when that is not the daemon's language."""
+        reader = self._reader
+        reader.feed(data)
+        try:
+            while found := reader.take():
+                for kind, body in found:
+                    frame = decode(kind, body)
+                    if kind == Kind.MESSAGES:
+                        self._messages(frame)
+                    else:
+                        self._take(frame)
+        except CodecError as error:
+            raise SessionError(f"the daemon sends what this version cannot read: {error}") from None
+        for group in self.inbox.overfull():
+            self.leave(group, SessionError(f"group {group!r}: {_OVERFULL}"))
+
+    def _messages(self, event: GroupMessages) -> None:
+        sender, number, count, groups, body, service, place = event
+        batch = Batch(body)
+        if sender == self.process:
+            self.sending.delivered(number + count - 1)
+        self.inbox.spread(
+            Messages(sender, batch, groups, service, place, number), EVENT_WEIGHT + batch.weight
+        )
+
+    def _take(self, frame: Any) -> None:
+        inbox = self.inbox
+        match frame:
+            case Credit(total):
+                self.sending.credited(total)
+            case GroupView(group, kind, members, together, place, changed):
+                view = View(kind.value, group, members, together, place, changed)
+                self._view(view)
+            case BecameSafe(sender, number, count, groups, place):
+                inbox.spread(Safe(sender, number, count, groups, place), EVENT_WEIGHT)
+            case StateAsked():
+                inbox.tell(frame.group, frame)
+            case StateBegins(group, donor, place):
+                inbox.state_begins(group, donor, place)
+            case StateChunk(group, donor, content, last, _):
+                inbox.state_chunk(group, donor, content, last)
+            case frames.Gap(group, count, size):
+                inbox.tell(group, Gap(group, count, size))
+            case Done(request):
+                self._answered(Answer(request))
+            case GroupTable(request, groups):
+                self._answered(Answer(request, value=dict(groups)))
+            case Refused(request, text):
+                self._refused(request, text)
+            case Welcome():
+                self._welcomed(frame)
+            case Ended(reason):
+                self.farewell = reason
+            case _:
+                raise CodecError("frame unexpected", f"{type(frame).__name__} from a daemon")
+
+    def _view(self, view: View) -> None:
+        if not self.inbox.knows(view, self.process):
+            return
+        if view.kind == "regular" and self._gifts:
+            self._gifts = {
+                asked for asked in self._gifts if asked.group != view.group or asked.joiner in view.members
+            }
+        self.inbox.tell(view.group, view)
+        if self._requests:
+            self._joined(view.group)
+
+    def _joined(self, group: str) -> None:
+        for request, asked in self._requests.items():
+            if asked == ("join", group):
+                del self._requests[request]
+                self.answers.append(Answer(request))
+                return
+
+    def _welcomed(self, welcome: Welcome) -> None:
+        if self.phase is not Phase.CONNECTING:
+            raise CodecError("frame unexpected", "WELCOME out of place")
+        if welcome.version != frames.VERSION:
+            raise CodecError("version", f"it speaks version {welcome.version}, this is {frames.VERSION}")
+        self.welcome = welcome
+        self.phase = Phase.OPEN
+        self.sending.opened(welcome.credit, welcome.limits)
+        if self._lost is not None:
+            before, seen, unacknowledged, reason = self._lost
+            self._lost = None
+            places = MappingProxyType(seen)
+            self.inbox.reconnected(Reconnected(welcome.process, before, unacknowledged, reason, places))
+        self._join_again()
+
+    def _join_again(self) -> None:
+        asked = {item.group: request for request, item in self._requests.items() if item.kind == "join"}
+        for group, joining in self.joinings.items():
+            if group in asked:
+                self._ask_join("join", joining, asked[group])
+            else:
+                self._ask_join("rejoin", joining, self._new_request())
+
+    def _answered(self, answer: Answer) -> None:
+        asked = self._requests.get(answer.request)
+        if asked is None or (asked.kind == "join" and answer.error is None):
+            return  # a join is done when its view comes
+        del self._requests[answer.request]
+        if asked.kind != "rejoin":
+            self.answers.append(answer)
+
+    def _refused(self, request: int, text: str) -> None:
+        if not request:
+            self.farewell, self.refused = text, True
+            return
+        asked = self._requests.get(request)
+        error = SessionError(text)
+        if asked is not None and asked.kind in ("join", "rejoin"):
+            del self.joinings[asked.group]
+            self.inbox.remove(asked.group, error)
+        self._answered(Answer(request, error))
+
+
+_OVERFULL = (
+    "its state, with the messages that waited for it, was more than state_bytes_max allows, so the group was "
+    "left; allow for more, or have the members give less"
+)

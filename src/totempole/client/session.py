@@ -1,0 +1,622 @@
+"""A session with a daemon, for asyncio programs.
+
+    async with totempole.connect() as session:
+        async with session.join("orders") as group:
+            await group.multicast(b"…", service=totempole.SAFE)
+            async for event in group:
+                match event:
+                    case Messages(sender=sender, payloads=payloads): ...
+                    case View(members=members): ...
+
+The daemon is reached by a Unix socket on this host, or by TLS. `multicast` returns when a message is
+accepted, and waits while the ring pushes back; messages of one turn of the loop travel together.
+When the daemon goes away the session comes back to it, as a new process, and says so with `Reconnected`.
+
+A session belongs to one event loop. Everything but waiting happens in `protocol`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import ssl
+from collections.abc import Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Self
+
+from totempole.client.donor import Donor
+from totempole.client.endpoint import Endpoint, Reconnect, Tls, endpoint_of, reconnect_of
+from totempole.client.events import Event
+from totempole.client.group import Group, SessionEvents
+from totempole.client.link import Link
+from totempole.client.protocol import (
+    RECEIVED_BYTES_MAX,
+    STATE_BYTES_MAX,
+    WAITING_BYTES_MAX,
+    Joining,
+    Phase,
+    PolicyName,
+    Protocol,
+    StateProvider,
+    policy_of,
+)
+from totempole.client.sending import Run, Target, one_as_bytes, target_of
+from totempole.client.streams import Stream
+from totempole.errors import SessionError
+from totempole.groups.events import StateAsked
+from totempole.types import Payload, ProcessId, Service
+
+ANSWER_S_MAX = 10.0
+"""How long a daemon may take to answer a greeting or a farewell."""
+
+CLOSED = "the session is closed: use it inside `async with`"
+
+
+def connect(
+    path: str | os.PathLike[str] | None = None,
+    *,
+    host: str | None = None,
+    tls: ssl.SSLContext | Tls | None = None,
+    name: str = "",
+    reconnect: bool | Reconnect = True,
+    state_bytes_max: int = STATE_BYTES_MAX,
+) -> Session:
+    """A session with a daemon: `async with totempole.connect() as session`.
+
+    `path` is the daemon's Unix socket; not given: what the environment variable TOTEMPOLE_SOCKET says, or
+    /var/lib/totempole/clients.sock. For a daemon on another host give `host` ("address:port") and `tls`, a
+    context or the files for one (`Tls`). `name` is what the daemon's logs call the program. `reconnect` says
+    whether to come back when the daemon has gone away, and with `Reconnect` how; without it, iterating raises
+    SessionError then. `state_bytes_max` bounds the state of a group that is joined with `want_state`,
+    together with the messages that wait for it.
+    """
+    return Session(
+        endpoint_of(path, host, tls),
+        name=name,
+        reconnect=reconnect_of(reconnect),
+        state_bytes_max=state_bytes_max,
+    )
+
+
+class Session:
+    """A program's connection to its daemon. Made by `connect`, and used inside `async with`."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint | socket.socket,
+        *,
+        name: str = "",
+        reconnect: Reconnect | None = None,
+        state_bytes_max: int = STATE_BYTES_MAX,
+        logger: logging.Logger | None = None,
+    ) -> None:
+        self._endpoint = endpoint
+        self._reconnect = reconnect
+        self._logger = logger or logging.getLogger("totempole.client")
+        self._protocol = Protocol(name, state_bytes_max=state_bytes_max)
+        self._link: Link | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._error: SessionError | None = None
+        self._answers: dict[int, asyncio.Future[Any]] = {}
+        self._turn = asyncio.Lock()
+        """Whoever waits for credit. Those behind wait for the turn, so that none is overtaken."""
+        self._large_turn = asyncio.Lock()
+        self._news: set[asyncio.Future[None]] = set()
+        """Those who wait for credit, or for a connection."""
+        self._flushing = False
+        self._waiting = 0
+        """How many wait for something that comes behind events."""
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._donor = Donor(self, self._protocol, self._logger)
+        self._warned = False
+        self._closing = False
+
+    @classmethod
+    def over(cls, sock: socket.socket, *, name: str = "", state_bytes_max: int = STATE_BYTES_MAX) -> Session:
+        """A session over a socket that is connected already. There is no coming back when that is lost."""
+        return cls(sock, name=name, state_bytes_max=state_bytes_max)
+
+    # Life
+
+    async def __aenter__(self) -> Self:
+        if self._loop is not None:
+            raise SessionError("a session is entered once: make another one")
+        self._loop = asyncio.get_running_loop()
+        try:
+            await self._open()
+        except BaseException as error:
+            self._end(error if isinstance(error, SessionError) else SessionError(CLOSED))
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Ends the session: what was accepted is sent first, then all groups are left."""
+        self._closing = True
+        try:
+            for task in self._tasks:
+                task.cancel()
+            if self._tasks:
+                await asyncio.wait(self._tasks)
+            if self._link is not None and self._protocol.phase is Phase.OPEN:
+                await self._say_bye(self._link)
+        finally:
+            self._end(None)
+
+    async def _say_bye(self, link: Link) -> None:
+        self._protocol.bye()
+        self._tell()
+        self.flush()
+        self._read_on()
+        try:
+            async with asyncio.timeout(ANSWER_S_MAX):
+                await link.closed
+        except TimeoutError:
+            self._logger.warning("the daemon did not answer the farewell within %g s", ANSWER_S_MAX)
+
+    def _end(self, error: SessionError | None) -> None:
+        if self._protocol.phase is not Phase.OVER:
+            self._error = error or SessionError(CLOSED)
+            self._protocol.end(error)
+        if self._link is not None:
+            self._link.abort()
+            self._link = None
+        self._tell()
+        for future in self._answers.values():
+            if not future.done():
+                future.set_exception(self._error or SessionError(CLOSED))
+                future.exception()  # nobody need be waiting
+        self._answers.clear()
+
+    # The connection
+
+    async def _open(self) -> None:
+        """A connection, greeted and welcomed; or SessionError."""
+        assert self._loop is not None
+        link = Link(self, self._loop)
+        try:
+            async with asyncio.timeout(ANSWER_S_MAX):
+                await link.connect(self._endpoint)
+                self._link = link
+                self._protocol.connect()
+                self.flush()
+                await link.welcomed
+        except BaseException as error:
+            link.abort()
+            self._link = None
+            if isinstance(error, TimeoutError):
+                error = SessionError(f"no daemon at {self._where}: no answer within {ANSWER_S_MAX:g} s")
+            raise error from None
+
+    @property
+    def _where(self) -> str:
+        return str(self._endpoint) if isinstance(self._endpoint, Endpoint) else "the other end of the socket"
+
+    def lost(self, link: Link, error: BaseException | None) -> None:
+        """The connection is gone."""
+        if link is not self._link:
+            return
+        self._link = None
+        protocol = self._protocol
+        reason = protocol.farewell or str(error or "") or "the daemon has closed the connection"
+        if not link.welcomed.done():
+            text = f"the daemon at {self._where} refused the session: {reason}"
+            link.welcomed.set_exception(SessionError(text))
+            link.welcomed.exception()
+            return
+        if self._closing:
+            self._end(None)
+        elif self._reconnect is None:
+            self._end(SessionError(f"the session with {self._where} is over: {reason}"))
+        else:
+            self._logger.warning("the connection to %s is lost: %s", self._where, reason)
+            protocol.lost(reason)
+            self._tell()
+            self.start(self._come_back(self._reconnect, reason))
+
+    async def _come_back(self, how: Reconnect, reason: str) -> None:
+        assert self._loop is not None
+        give_up_at = None if how.give_up_s is None else self._loop.time() + how.give_up_s
+        for pause in how.pauses():
+            await asyncio.sleep(pause)
+            await self._room_for_events()
+            try:
+                await self._open()
+            except SessionError as error:
+                self._logger.info("not back yet: %s", error)
+                if give_up_at is not None and self._loop.time() >= give_up_at:
+                    text = f"the daemon went away ({reason}) and did not come back within {how.give_up_s:g} s"
+                    self._end(SessionError(f"{text}: {error}"))
+                    return
+            else:
+                self._logger.info("back at %s as process %s", self._where, self.process)
+                return
+
+    async def _room_for_events(self) -> None:
+        """A program that fell behind would only fall behind again: it takes what it has first."""
+        while self._protocol.inbox.meter.bytes > RECEIVED_BYTES_MAX // 2:
+            await self._wait_for_news()
+
+    # Input
+
+    def received(self, link: Link, data: bytes) -> None:
+        if link is not self._link:
+            return
+        protocol = self._protocol
+        try:
+            protocol.receive(data)
+        except SessionError as error:
+            self._tell()  # what came before it
+            link.abort()
+            self.lost(link, error)
+            return
+        self._tell()
+        if protocol.farewell is not None:
+            link.abort()
+            self.lost(link, None)
+            return
+        if protocol.sending.waiting:
+            self.flush()
+        if protocol.inbox.meter.bytes > RECEIVED_BYTES_MAX:
+            self._read_on()
+
+    def _tell(self) -> None:
+        """Wakes whoever waits for what has come."""
+        protocol = self._protocol
+        link = self._link
+        if link is not None and protocol.phase is Phase.OPEN and not link.welcomed.done():
+            link.welcomed.set_result(None)
+        meter = protocol.inbox.meter
+        if meter.news:
+            news, meter.news = meter.news, []
+            for stream in news:
+                _wake(stream.waiters)
+                stream.waiters.clear()
+        if protocol.answers:
+            answers, protocol.answers = protocol.answers, []
+            for answer in answers:
+                future = self._answers.pop(answer.request, None)
+                if future is not None and not future.done():
+                    if answer.error is None:
+                        future.set_result(answer.value)
+                    else:
+                        future.set_exception(answer.error)
+        if self._news:
+            _wake(self._news)
+            self._news.clear()
+
+    def _read_on(self) -> None:
+        """Reads, or not: the program has much to take, and nothing to wait for."""
+        link = self._link
+        if link is not None:
+            held = self._protocol.inbox.meter.bytes
+            low = RECEIVED_BYTES_MAX // 2 if link.reading_paused else RECEIVED_BYTES_MAX
+            waits = self._waiting or self._protocol.asking or self._closing
+            link.read(held <= low or (bool(waits) and held <= WAITING_BYTES_MAX))
+
+    def writable(self) -> None:
+        self._tell()
+
+    # Output
+
+    def flush(self) -> None:
+        """Writes what there is."""
+        self._flushing = False
+        link, sending = self._link, self._protocol.sending
+        if link is not None and sending.waiting:
+            sending.close_batch()
+            out, sending.out = sending.out, []
+            link.write(out)
+
+    def _flush_soon(self) -> None:
+        """At the end of this turn of the loop; at once if a batch is full."""
+        if self._protocol.sending.out:
+            self.flush()
+        if not self._flushing:
+            self._flushing = True
+            assert self._loop is not None
+            self._loop.call_soon(self.flush)
+
+    async def _wait_for_news(self) -> None:
+        """Credit, a connection, or the end. Who waits for it here is a reason to read on."""
+        self._waiting += 1
+        self._read_on()
+        try:
+            await self.news()
+        finally:
+            self._waiting -= 1
+            self._read_on()
+
+    async def news(self) -> None:
+        assert self._loop is not None
+        future: asyncio.Future[None] = self._loop.create_future()
+        self._news.add(future)
+        try:
+            await future
+        finally:
+            self._news.discard(future)
+
+    async def _answer(self, request: int) -> Any:
+        """What the daemon answers. Whoever is cancelled meanwhile does not hear it."""
+        assert self._loop is not None
+        self.flush()
+        future = self._answers[request] = self._loop.create_future()
+        self._read_on()
+        self._tell()  # it may be answered already
+        try:
+            return await future
+        finally:
+            self._answers.pop(request, None)
+            self._read_on()
+
+    def _check_open(self) -> None:
+        if self._loop is None or self._closing or self._protocol.phase is Phase.OVER:
+            raise self._error or SessionError(CLOSED)
+
+    def start(self, work: Any) -> asyncio.Task[None]:
+        assert self._loop is not None
+        task: asyncio.Task[None] = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    # Sending
+
+    async def multicast(
+        self,
+        groups: str | Sequence[str],
+        payload: bytes,
+        service: Service = Service.AGREED,
+        *,
+        safe_notice: bool = False,
+    ) -> None:
+        """Sends a message to the members of one or several groups; the program need not be one of them.
+
+        Returns when the message is accepted, and waits while the ring pushes back. With `safe_notice` the
+        members get a `Safe` once every processor of the configuration has the message.
+        """
+        await self._multicast(target_of(groups, service, safe_notice), payload)
+
+    async def multicast_many(
+        self,
+        groups: str | Sequence[str],
+        payloads: Sequence[bytes],
+        service: Service = Service.AGREED,
+        *,
+        safe_notice: bool = False,
+    ) -> None:
+        """Sends messages, in this order; each is delivered as a message of its own. If it is cancelled or
+        fails while it waits, the first of them may have been accepted."""
+        await self._multicast_many(target_of(groups, service, safe_notice), payloads)
+
+    def _offer(self, to: Target, payload: bytes) -> bool:
+        """Takes the message at once, if nothing stands in the way."""
+        sending = self._protocol.sending
+        if type(payload) is not bytes or self._turn.locked() or self._closing:
+            return False
+        if not sending.offer(to, payload):
+            return False
+        self._flush_soon()
+        return True
+
+    async def _multicast(self, to: Target, payload: bytes) -> None:
+        if not self._offer(to, payload):
+            await self._multicast_many(to, (one_as_bytes(payload),))
+
+    async def _multicast_many(self, to: Target, payloads: Sequence[bytes]) -> None:
+        self._check_open()
+        if not payloads:
+            return
+        run = Run(payloads)
+        sending = self._protocol.sending
+        await self._connected()
+        sending.check(to, run.longest)
+        if run.left == 1 and sending.is_large(to, run.longest):
+            await self._multicast_large(to, run.payloads[0])
+        elif self._turn.locked() or not sending.offer_run(to, run):
+            await self._send_in_turn(to, run)
+        self._flush_soon()
+
+    async def _send_in_turn(self, to: Target, run: Run) -> None:
+        """The rest, as there is credit."""
+        sending = self._protocol.sending
+        async with self._turn:
+            while not sending.offer_run(to, run):
+                payload = run.payloads[run.next]
+                if sending.is_large(to, len(payload)):
+                    await self._multicast_large(to, payload)
+                    run.next += 1
+                    continue
+                self.flush()
+                await self._wait_for_news()
+                await self._connected()
+                sending.check(to, run.longest)
+
+    async def _connected(self) -> None:
+        """Waits until there is a daemon."""
+        self._check_open()
+        while self._protocol.phase is not Phase.OPEN:
+            await self._wait_for_news()
+            self._check_open()
+
+    async def _multicast_large(self, to: Target, payload: bytes) -> None:
+        """On a task of its own: a large message that was begun has to be sent to its end."""
+        await asyncio.shield(self.start(self._send_large(to, payload)))
+
+    async def _send_large(self, to: Target, payload: bytes) -> None:
+        """Begins again with a new connection: of a message in parts, nothing is delivered unless all came."""
+        async with self._large_turn:
+            while True:
+                await self._connected()
+                link = self._link
+                request, parts = self._protocol.ask_large(to, payload)
+                try:
+                    await self._answer(request)
+                except SessionError:
+                    if self._link is link:
+                        raise
+                    continue
+                if link is not None and await self._send_parts(link, parts):
+                    return
+
+    async def _send_parts(self, link: Link, parts: list[tuple[Payload, ...]]) -> bool:
+        for part in parts:
+            while link is self._link and (link.writing_paused or link.closing):
+                await self._wait_for_news()
+            if link is not self._link:
+                return False
+            self.flush()
+            link.write(part)
+        if link.closing:
+            return False
+        self._protocol.sending.sent_large()
+        return True
+
+    # Groups
+
+    def join(
+        self,
+        group: str,
+        *,
+        policy: PolicyName = "disconnect",
+        state: StateProvider | None = None,
+        want_state: bool = False,
+    ) -> Group:
+        """A group to be in: `async with session.join("orders") as group`.
+
+        `policy` says what happens when the program takes its events too slowly and its queue at the daemon is
+        full: "disconnect" ends the session, with a clear reason; "shed" drops messages of this group, and a
+        `Gap` tells how many; "block" makes the program's own multicasts wait while its queue is over half
+        full, and disconnects it if that does not help.
+
+        `state` gives the group's state to members that join later: it is called between two events of the
+        iteration, and returns bytes or an iterable of chunks (it may be a coroutine function, or return an
+        asynchronous iterable). They are sent while the program goes on. `want_state`: the first event after
+        the first view is a `State`, from some member that can give it.
+        """
+        return Group(self, Joining(group, policy_of(policy), state, want_state))
+
+    async def _join(self, joining: Joining) -> Stream:
+        self._check_open()
+        request = self._protocol.join(joining)
+        stream = self._protocol.inbox.memberships[joining.group].own
+        try:
+            await self._answer(request)
+        except asyncio.CancelledError:
+            self.abandon(joining.group)
+            raise
+        return stream
+
+    async def _leave(self, group: str, stream: Stream | None) -> None:
+        if not self._protocol.is_in(group, stream):
+            return
+        request = self._protocol.leave(group)
+        self._tell()
+        if request is not None:
+            with suppress(SessionError):
+                await self._answer(request)
+
+    def abandon(self, group: str, error: SessionError | None = None) -> None:
+        """Leaves it, without waiting."""
+        self._protocol.leave(group, error)
+        self._tell()
+        self.flush()
+
+    def _iterate(self, group: str, stream: Stream) -> None:
+        if self._protocol.is_in(group, stream):
+            self._protocol.inbox.iterate(self._protocol.inbox.memberships[group])
+
+    def _members(self, group: str, stream: Stream | None) -> tuple[ProcessId, ...]:
+        if not self._protocol.is_in(group, stream):
+            return ()
+        return self._protocol.inbox.memberships[group].members
+
+    async def groups(self) -> dict[str, tuple[ProcessId, ...]]:
+        """All groups of the cluster and their members, as the daemon knows them now."""
+        await self._connected()
+        table: dict[str, tuple[ProcessId, ...]] = await self._answer(self._protocol.ask_groups())
+        return table
+
+    @property
+    def process(self) -> ProcessId:
+        """Who the program is: the sender of its messages, and a member of its groups."""
+        return self._protocol.process
+
+    # Receiving
+
+    def events(self) -> SessionEvents:
+        """The events of all groups that the session has joined, in one order; a message to two of them comes
+        once.
+
+        It begins with what has not been taken from them yet. A group that is iterated over by itself too
+        gives its events to both.
+        """
+        self._check_open()
+        return SessionEvents(self, self._protocol.inbox.open_whole())
+
+    async def _next(self, stream: Stream) -> Event:
+        """The next event of a stream; StopAsyncIteration at its end."""
+        inbox = self._protocol.inbox
+        while True:
+            item = inbox.take(stream)
+            if item is None:
+                if stream.over:
+                    raise stream.error or StopAsyncIteration
+                await self._wait_for_event(stream)
+                continue
+            if self._link is None or self._link.reading_paused:
+                self._taken()
+            event = item.event
+            if isinstance(event, StateAsked):
+                await self._donor.give(stream, item, event)
+            elif isinstance(event, SessionError):
+                raise event
+            else:
+                return event  # type: ignore[return-value]  # a Transfer is a State by now
+
+    def _taken(self) -> None:
+        """There is more room: reads on, or connects again."""
+        self._read_on()
+        if self._link is None and self._news:
+            self._tell()
+
+    async def _wait_for_event(self, stream: Stream) -> None:
+        assert self._loop is not None
+        future: asyncio.Future[None] = self._loop.create_future()
+        stream.waiters.append(future)
+        if self._link is not None and self._link.reading_paused:
+            self._warn(stream)
+        try:
+            await future
+        finally:
+            if future in stream.waiters:
+                stream.waiters.remove(future)
+
+    def _warn(self, starving: Stream) -> None:
+        if self._warned:
+            return
+        self._warned = True
+        fullest = max(self._protocol.inbox.streams(), key=lambda stream: len(stream.ready))
+        self._logger.warning(
+            "%s waits for events, but nothing is read while %s has %d that nobody takes: iterate over it, or "
+            "take all groups' events from session.events()",
+            starving.name,
+            fullest.name,
+            len(fullest.ready),
+        )
+
+
+def _wake(futures: Any) -> None:
+    for future in futures:
+        if not future.done():
+            future.set_result(None)

@@ -1,0 +1,14 @@
+"""The daemon's side of its clients: who may come in, what each may send and has to take, and when it has to
+go.
+
+Everything runs on the thread of the node's driver, in its loop (`host.Host`): nothing here waits. `service`
+keeps all connections; `connection` is one client; `queue` holds what it has not read yet; `pool` lends the
+memory for large messages; `account` grants credit; `listener`, `credentials` and `tls` are the doors.
+"""
+
+from totempole.daemon.config import ClientsConfig
+from totempole.daemon.host import Host
+from totempole.daemon.identity import Identity
+from totempole.daemon.service import ClientService
+
+__all__ = ["ClientService", "ClientsConfig", "Host", "Identity"]

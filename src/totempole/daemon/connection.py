@@ -1,0 +1,450 @@
+"""One client: its socket, what it has sent so far of its next frames, and what it may do.
+
+    GREETING  only HELLO; too late, and it is closed
+    OPEN      everything else
+    CLOSING   the last frame is being written; nothing is read any more
+    CLOSED
+
+A connection never waits: it reads what is there, a bounded piece at a time when its turn comes
+(`service`), and writes what the socket takes. Whatever goes wrong ends in `end`: the cause is told to the
+client as its last frame, logged by the service, and the process leaves its groups.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+from collections.abc import Sequence
+from contextlib import suppress
+from enum import Enum
+from typing import Any, Protocol
+
+from totempole.client.frames import (
+    CLIENT_KINDS,
+    VERSION,
+    AskGroups,
+    Assembly,
+    Bye,
+    Credit,
+    DaemonFrame,
+    Done,
+    Ended,
+    FrameReader,
+    Hello,
+    Join,
+    Kind,
+    Large,
+    Leave,
+    Limits,
+    Refused,
+    Send,
+    State,
+    Welcome,
+    cost_of,
+    cut,
+    decode,
+)
+from totempole.daemon.account import Account, request_weight, send_weight, state_weight
+from totempole.daemon.config import LARGE_HEAD_BYTES
+from totempole.daemon.identity import Identity
+from totempole.daemon.queue import ClientQueue, Outgoing
+from totempole.errors import CodecError, SessionError
+from totempole.groups.events import GroupEvent
+from totempole.types import Payload, ProcessId
+
+READ_BYTES = 262_144
+SEND_BUFFER_BYTES = 2_097_152
+"""Asked of the kernel: fewer and longer writes to a client that reads."""
+FRAMES_PER_TURN = 32
+"""A turn: one read, and so many frames."""
+WRITES_PER_TURN = 4
+
+GREETING_US = 5_000_000
+CLOSING_US = 2_000_000
+"""So long a client may take for its greeting, and for reading its last frame."""
+
+GRANT_US = 30_000_000
+GRANT_BYTES_PER_US = 1
+"""How long a grant lasts, and what is added for its size: a mebibyte a second is expected."""
+
+
+class Phase(Enum):
+    GREETING = "greeting"
+    OPEN = "open"
+    CLOSING = "closing"
+    CLOSED = "closed"
+
+
+class Protest(Exception):
+    """The client has done what it must not. The reason is a short fixed word, for counters."""
+
+    def __init__(self, reason: str, text: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+
+
+class Desk(Protocol):
+    """What a connection needs of the service."""
+
+    @property
+    def limits(self) -> Limits: ...
+
+    @property
+    def crowded(self) -> bool:
+        """Whether too much waits for the ring to listen to anybody."""
+
+    def now_us(self) -> int: ...
+
+    def feed(self, method: str, *arguments: Any) -> None: ...
+
+    def welcome(self, connection: Connection) -> tuple[ProcessId, int]:
+        """A new process and the cluster's id; SessionError when there cannot be one."""
+
+    def ask_large(self, connection: Connection, total: int) -> None: ...
+
+    def give_back(self, size: int) -> None:
+        """To the pool of large messages."""
+
+    def ask_groups(self, connection: Connection, request: int) -> bool: ...
+
+    def has_frames(self, connection: Connection) -> None:
+        """Something waits to be written."""
+
+    def ended(self, connection: Connection, reason: str, text: str) -> None:
+        """The client is not in any more; its last frame may still be on its way."""
+
+    def closed(self, connection: Connection) -> None:
+        """The socket is closed now."""
+
+
+class Connection:
+    def __init__(
+        self, desk: Desk, sock: socket.socket, identity: Identity, queue: ClientQueue, account: Account
+    ) -> None:
+        sock.setblocking(False)
+        with suppress(OSError):
+            # What the kernel holds for a client is part of what the client may leave unread.
+            size = min(SEND_BUFFER_BYTES, queue.bytes_max // 8)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, size)
+        self.socket = sock
+        self.descriptor = sock.fileno()
+        self.identity = identity
+        self.queue = queue
+        self.account = account
+        self.phase = Phase.GREETING
+        self.name = ""
+        self.process = 0
+        """Its number, once it is welcome."""
+        self.deadline_us: int | None = desk.now_us() + GREETING_US
+        """When it is closed unless something happens before."""
+        self._desk = desk
+        self._reader = FrameReader(CLIENT_KINDS)
+        self._more = False
+        self._speechless = False
+        """It has hung up, or does not read any more: nothing can be written. What it sent is still read."""
+        self._asked: Large | None = None
+        """The large message that it waits to be granted,"""
+        self._assembly: Assembly | None = None
+        """and the one that it was granted and is sending."""
+
+    # Reading
+
+    @property
+    def listens(self) -> bool:
+        """Whether more may be read from it: not while it, or all together, have too much waiting for the
+        ring, nor while it leaves unread so much that its own sends are to wait."""
+        held_up = self.account.overloaded or self.queue.blocks or self._desk.crowded
+        return self.phase is Phase.GREETING or (self.phase is Phase.OPEN and not held_up)
+
+    @property
+    def events(self) -> int:
+        """What to wait for on its socket."""
+        reading = select.EPOLLIN if self.listens else 0
+        return reading | (select.EPOLLOUT if self.queue else 0)
+
+    @property
+    def wants_turn(self) -> bool:
+        """Whether it has something to take, whatever its socket says."""
+        return self._more and self.listens
+
+    def take_turn(self) -> None:
+        """Reads a piece and takes some frames."""
+        try:
+            if self._more:
+                self._take_frames()
+            elif self.listens:
+                self._read()
+        except CodecError as error:
+            self.end(error.reason, f"what this client sent is not understood: {error}")
+        except Protest as protest:
+            self.end(protest.reason, str(protest))
+
+    def _read(self) -> None:
+        try:
+            data = self.socket.recv(READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if data:
+            self._reader.feed(data)
+            self._take_frames()
+        else:
+            self.hang_up()
+
+    def _take_frames(self) -> None:
+        frames = self._reader.take(FRAMES_PER_TURN)
+        self._more = bool(frames) and len(self._reader) > 0
+        for kind, body in frames:
+            self._take(kind, body)
+
+    def _take(self, kind: int, body: Payload) -> None:
+        match self.phase:
+            case Phase.OPEN if kind == Kind.SEND:
+                self._send(body)
+            case Phase.OPEN if kind == Kind.PART:
+                self._part(body)
+            case Phase.OPEN if kind == Kind.STATE:
+                self._state(body)
+            case Phase.OPEN:
+                self._take_rarer(decode(kind, body))
+            case Phase.GREETING if kind == Kind.HELLO:
+                self._greet(decode(kind, body))
+            case Phase.GREETING:
+                raise Protest("no greeting", "the first frame has to be HELLO")
+            case _:
+                pass  # it is being closed: what it still says does not count
+
+    def _take_rarer(self, frame: Any) -> None:
+        match frame:
+            case Join():
+                self._join(frame)
+            case Leave():
+                self._leave(frame)
+            case Large():
+                self._large(frame)
+            case AskGroups(request=request):
+                if not self._desk.ask_groups(self, request):
+                    self.answer(Refused(request, "GROUPS is being answered already: ask one at a time"))
+            case Bye():
+                self.end("bye", "", politely=True)
+            case _:
+                raise Protest("out of place", f"{type(frame).__name__} is out of place")
+
+    # What a client may ask for
+
+    def _greet(self, hello: Hello) -> None:
+        self.name = hello.name
+        if hello.version != VERSION:
+            text = (
+                f"this daemon speaks version {VERSION}, the client version {hello.version}: install the same"
+            )
+            raise Protest("version", text)
+        try:
+            process, cluster_id = self._desk.welcome(self)
+        except SessionError as error:
+            raise Protest("refused", str(error)) from None
+        self.process = process.number
+        self.phase = Phase.OPEN
+        self.deadline_us = None
+        self.answer(Welcome(process, cluster_id, self.account.told, self._desk.limits))
+
+    def _join(self, join: Join) -> None:
+        # The policy counts from the first view on, which may come before the answer.
+        before = self.queue.set_policy(join.group, join.policy)
+        try:
+            self._feed(request_weight(join.group), "join", join.group, join.donor, join.wants_state)
+        except SessionError as error:
+            self.queue.set_policy(join.group, before)
+            self.answer(Refused(join.request, str(error)))
+        else:
+            self.answer(Done(join.request))
+
+    def _leave(self, leave: Leave) -> None:
+        try:
+            self._feed(request_weight(leave.group), "leave_group", leave.group)
+        except SessionError as error:
+            self.answer(Refused(leave.request, str(error)))
+        else:
+            self.queue.set_policy(leave.group, None)
+            self.answer(Done(leave.request))
+
+    def _send(self, body: Payload) -> None:
+        send: Send = decode(Kind.SEND, body)
+        self._spend(len(body))
+        self._feed_or_protest(
+            send_weight(send.groups, len(send.batch)), "multicast", *_multicast_arguments(send)
+        )
+
+    def _state(self, body: Payload) -> None:
+        state: State = decode(Kind.STATE, body)
+        self._spend(len(body))
+        weight = state_weight(state.group, len(state.content))
+        arguments = (state.group, state.joiner, state.place, state.content, state.last)
+        self._feed_or_protest(weight, "give_state", *arguments)
+
+    def _spend(self, size: int) -> None:
+        most = self._desk.limits.send_bytes_max
+        if size > most:
+            raise Protest(
+                "too large", f"{size} bytes in one frame: at most {most}; larger messages go as LARGE"
+            )
+        if not self.account.spend(cost_of(size)):
+            raise Protest("overrun", "more was sent than the credit allows")
+
+    def _feed_or_protest(self, weight: int, method: str, *arguments: Any) -> None:
+        try:
+            self._feed(weight, method, *arguments)
+        except SessionError as error:
+            raise Protest("refused", str(error)) from None
+
+    def _feed(self, weight: int, method: str, *arguments: Any) -> None:
+        self.account.add(weight)  # before it is fed: the ring may take it at once
+        try:
+            self._desk.feed(method, self.process, *arguments)
+        except SessionError:
+            self.account.taken(weight)
+            raise
+
+    # Large messages
+
+    @property
+    def lent(self) -> int:
+        """What the pool has lent it for the message that it is sending."""
+        return self._assembly.total if self._assembly is not None else 0
+
+    def _large(self, large: Large) -> None:
+        if large.kind != Kind.SEND or self._asked is not None or self._assembly is not None:
+            raise Protest("out of place", "LARGE is for one message at a time")
+        most = self._desk.limits.message_bytes_max
+        if not 0 < large.total <= most + LARGE_HEAD_BYTES:
+            text = f"a message of {large.total} bytes: it has at most {most} (message_bytes_max)"
+            self.answer(Refused(large.request, text))
+            return
+        self._asked = large
+        self._desk.ask_large(self, large.total)
+
+    def grant(self) -> None:
+        """The pool has lent what was asked for."""
+        asked, self._asked = self._asked, None
+        assert asked is not None
+        self._assembly = Assembly(asked.kind, asked.total)
+        self.deadline_us = self._desk.now_us() + GRANT_US + asked.total // GRANT_BYTES_PER_US
+        self.answer(Done(asked.request))
+
+    def _part(self, content: Payload) -> None:
+        assembly = self._assembly
+        if assembly is None:
+            raise Protest("out of place", "PART without a LARGE that was granted")
+        if not assembly.add(content):
+            return
+        send: Send = decode(Kind.SEND, assembly.body)
+        self._assembly = self.deadline_us = None
+        self.account.add_large(send_weight(send.groups, len(send.batch)), assembly.total)
+        try:
+            self._desk.feed("multicast", self.process, *_multicast_arguments(send))
+        except SessionError as error:
+            self._desk.give_back(self.account.drop_large())
+            raise Protest("refused", str(error)) from None
+
+    # Writing
+
+    def answer(self, frame: DaemonFrame) -> None:
+        self.put([Outgoing(buffers) for buffers in cut(frame)])
+
+    def put(self, frames: Sequence[Outgoing]) -> None:
+        if self._speechless or self.phase not in (Phase.GREETING, Phase.OPEN):
+            return
+        if all(self.queue.put(frame) for frame in frames):
+            self._desk.has_frames(self)
+        else:
+            self._overflow()
+
+    def tell(self, event: GroupEvent, frames: Sequence[Outgoing]) -> None:
+        if self._speechless or self.phase is not Phase.OPEN:
+            return
+        if self.queue.tell(event, frames):
+            self._desk.has_frames(self)
+        else:
+            self._overflow()
+
+    def _overflow(self) -> None:
+        waiting = self.queue.bytes
+        self.end(
+            "too slow", f"the client left {waiting} bytes unread, more than client_receive_bytes_max allows"
+        )
+
+    def tell_credit(self, in_passing: bool = False) -> None:
+        """As far as there is more, and its policy lets it send."""
+        if self.phase is Phase.OPEN and not self.queue.blocks:
+            credit = self.account.news(in_passing)
+            if credit is not None:
+                self.answer(Credit(credit))
+
+    def write(self) -> None:
+        """As much as the socket takes now."""
+        try:
+            for _ in range(WRITES_PER_TURN):
+                if not self.queue or not self._write_some():
+                    break
+        except OSError:
+            self._speechless = True
+            self.queue.discard()
+        if self.phase is Phase.CLOSING and not self.queue:
+            self._close()
+
+    def _write_some(self) -> bool:
+        """Whether the socket took all that it was given."""
+        buffers = self.queue.gather()
+        try:
+            count = self.socket.sendmsg(buffers, (), socket.MSG_NOSIGNAL)
+        except BlockingIOError:
+            return False
+        self.queue.written(count)
+        return count == sum(map(len, buffers))
+
+    # The end
+
+    def end(self, reason: str, text: str, *, politely: bool = False) -> None:
+        """Tells the client why, once; what waits is still written before that only `politely`."""
+        if self.phase not in (Phase.GREETING, Phase.OPEN):
+            return
+        self.phase = Phase.CLOSING
+        self.deadline_us = self._desk.now_us() + CLOSING_US
+        last = Outgoing(cut(Ended(text) if politely else Refused(0, text))[0])
+        self.queue.close(last, politely)
+        if self._speechless:
+            self.queue.discard()
+        self._desk.ended(self, reason, text)
+        self._desk.has_frames(self)
+
+    def hang_up(self) -> None:
+        """The client has gone, or is not waited for any more."""
+        if self.phase in (Phase.GREETING, Phase.OPEN):
+            self.phase = Phase.CLOSING
+            amid = len(self._reader) > 0 or self._assembly is not None
+            self._desk.ended(self, "hung up amid a frame" if amid else "hung up", "")
+            self.write()  # it may have closed only its own half
+        self._close()
+
+    def _close(self) -> None:
+        if self.phase is not Phase.CLOSED:
+            self.phase = Phase.CLOSED
+            self.queue.discard()
+            self._desk.closed(self)
+            self.socket.close()
+
+    def expire(self) -> None:
+        """The deadline has come."""
+        self.deadline_us = None
+        match self.phase:
+            case Phase.GREETING:
+                self.end("no greeting", f"no HELLO within {GREETING_US // 1_000_000} s")
+            case Phase.OPEN:
+                self.end("grant unused", f"{self.lent} bytes were granted and did not come in time")
+            case _:
+                self.hang_up()
+
+
+def _multicast_arguments(send: Send) -> tuple[Any, ...]:
+    return send.groups, send.batch, send.service, send.notice

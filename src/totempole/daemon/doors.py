@@ -1,0 +1,94 @@
+"""The way in on this host: accepts connections on the Unix socket, and asks the kernel who is there."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+
+from totempole.client.frames import Refused, encode
+from totempole.daemon.config import ClientsConfig
+from totempole.daemon.credentials import allowed_uids, peer_of
+from totempole.daemon.host import Host, unwatch
+from totempole.daemon.identity import Identity
+from totempole.daemon.listener import UnixListener
+
+ACCEPTS_PER_TURN = 16
+PAUSE_US = 500_000
+"""How long nobody is accepted after the system had no descriptor or memory to spare."""
+
+
+class UnixDoor:
+    """Open on construction. `enter` gets each connection that may come in, `complain` the reason
+    otherwise."""
+
+    def __init__(
+        self,
+        config: ClientsConfig,
+        host: Host,
+        enter: Callable[[socket.socket, Identity], None],
+        complain: Callable[[str, str, Identity | None], None],
+    ) -> None:
+        assert config.socket is not None
+        self._host = host
+        self._enter = enter
+        self._complain = complain
+        self._uids = allowed_uids(config.users)
+        self._listener = UnixListener(config.socket, config.socket_mode)
+        self._descriptor = self._listener.socket.fileno()
+        self._watched = False
+        self._open = True
+        self._resume()
+
+    def stop_listening(self) -> None:
+        """Nobody new comes in."""
+        if self._open:
+            self._open = False
+            self._pause()
+            self._listener.close()
+
+    def close(self) -> None:
+        self.stop_listening()
+
+    def _resume(self) -> None:
+        if self._open and not self._watched:
+            self._watched = True
+            self._host.watch(self._descriptor, self._on_ready)
+
+    def _pause(self) -> None:
+        if self._watched:
+            self._watched = False
+            unwatch(self._host, self._descriptor)
+
+    def _on_ready(self, _: int) -> None:
+        for _ in range(ACCEPTS_PER_TURN):
+            try:
+                sock, _ = self._listener.socket.accept()
+            except (BlockingIOError, ConnectionAbortedError, InterruptedError):
+                return
+            except OSError as error:
+                self._complain("not accepted", f"{os.strerror(error.errno or 0)}", None)
+                self._pause()
+                self._host.at(self._host.now_us() + PAUSE_US, self._resume)
+                return
+            self._admit(sock)
+
+    def _admit(self, sock: socket.socket) -> None:
+        try:
+            identity = peer_of(sock)
+        except OSError:
+            sock.close()
+            return
+        if identity.uid in self._uids:
+            self._enter(sock, identity)
+            return
+        text = f"user {identity.uid} may not connect to this daemon: name it in the setting users"
+        turn_away(sock, text)
+        self._complain("user", text, identity)
+
+
+def turn_away(sock: socket.socket, text: str) -> None:
+    """Says why, as far as that goes without waiting, and closes."""
+    with sock, suppress(OSError):
+        sock.send(encode(Refused(0, text)), socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)

@@ -1,0 +1,43 @@
+"""What the daemon's clients need of the loop that they run in. The driver has it."""
+
+from __future__ import annotations
+
+import select
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Protocol
+
+from totempole.groups import GroupLayer
+
+
+class Host(Protocol):
+    """All but `call` is for the loop's own thread."""
+
+    @property
+    def layer(self) -> GroupLayer: ...
+
+    def feed(self, method: str, *arguments: Any) -> None:
+        """An input of the group layer. Its effects come to `ClientService.grouped`, so that nothing is fed
+        from there. Misuse raises SessionError."""
+
+    def watch(
+        self, descriptor: int, on_ready: Callable[[int], None], events: int = select.EPOLLIN
+    ) -> None: ...
+
+    def rewatch(self, descriptor: int, events: int) -> None: ...
+
+    def unwatch(self, descriptor: int) -> None: ...
+
+    def at(self, due_us: int, function: Callable[[], None]) -> None:
+        """Calls the function once, then or a little later. Asked again, only the new time counts."""
+
+    def now_us(self) -> int: ...
+
+    def call(self, function: Callable[[], None]) -> None:
+        """Calls the function on the loop's thread, soon. For any thread."""
+
+
+def unwatch(host: Host, descriptor: int) -> None:
+    """Also when the loop is over and has closed its epoll."""
+    with suppress(ValueError):
+        host.unwatch(descriptor)

@@ -1,0 +1,416 @@
+"""All clients of a daemon, on the thread of its driver.
+
+The driver calls when a socket is ready, when it is time, and for every effect of the group layer that
+concerns processes. Nothing waits. What events bring for clients is put into their queues and written at the
+end of the round (`_round`), many in one call; what clients send is read in turn (`turns`). An effect is
+never answered with an input at once: the effects behind it must be carried out first. So whoever has to go
+leaves its groups in the next round.
+"""
+
+from __future__ import annotations
+
+import logging
+import resource
+import select
+import socket
+from collections import Counter
+from typing import Any
+
+from totempole.client.frames import FRAME_BYTES_MAX, Limits, cut
+from totempole.daemon.account import Account
+from totempole.daemon.config import ClientsConfig
+from totempole.daemon.connection import Connection, Phase
+from totempole.daemon.doors import UnixDoor, turn_away
+from totempole.daemon.host import Host, unwatch
+from totempole.daemon.identity import EMBEDDED, Identity
+from totempole.daemon.log import Complaints, event
+from totempole.daemon.pool import LargePool
+from totempole.daemon.queue import ClientQueue, Memory, Outgoing
+from totempole.daemon.tables import Tables
+from totempole.daemon.tls import TlsFront
+from totempole.daemon.turns import Turns
+from totempole.effects import Taken, ToProcesses
+from totempole.groups import GroupConfig
+from totempole.types import ProcessId, ProcessorId
+
+HOUSEKEEPING_US = 250_000
+CROWDED_BYTES = 4_000_000
+"""What all clients together may have waiting for the ring."""
+BATCHES_PER_PACKET = 3
+BATCH_HEAD_BYTES = 128
+"""What a batch takes of a packet beside its own bytes, with the names of a few groups."""
+DESCRIPTORS_SPARE = 64
+"""For all but clients."""
+MOST_UNREAD = 5
+"""Clients that the status names."""
+
+_EXPECTED = frozenset({"bye", "hung up", "node ended"})
+"""Ends that are nobody's fault."""
+_GONE = select.EPOLLHUP | select.EPOLLERR
+
+
+class ClientService:
+    def __init__(
+        self,
+        config: ClientsConfig,
+        group_config: GroupConfig,
+        logger: logging.Logger,
+        *,
+        processor: ProcessorId,
+        cluster_id: int,
+        packet_bytes_max: int,
+    ) -> None:
+        config.check_with(group_config)
+        self.config = config
+        self.limits = Limits(
+            send_bytes_max=min(FRAME_BYTES_MAX, config.credit_bytes // 2),
+            batch_bytes=packet_bytes_max // BATCHES_PER_PACKET - BATCH_HEAD_BYTES,
+            message_bytes_max=group_config.message_bytes_max,
+            group_name_bytes_max=group_config.group_name_bytes_max,
+            groups_per_message_max=group_config.groups_per_message_max,
+            groups_per_process_max=group_config.groups_per_process_max,
+        )
+        self._processor = processor
+        self._cluster_id = cluster_id
+        self._logger = logger
+        self._complaints = Complaints(logger)
+        self._connections: dict[int, Connection] = {}
+        """By descriptor."""
+        self._watched: dict[int, int] = {}
+        """What each descriptor is watched for."""
+        self._processes: dict[int, Connection] = {}
+        self._accounts: dict[int, Account] = {}
+        """Of processes, also of those that are gone while their large messages still wait for the ring."""
+        self._next_process = 1
+        self._memory = Memory()
+        self._pool: LargePool[Connection] = LargePool(config.large_bytes_max)
+        self._dirty: dict[Connection, None] = {}
+        """To be seen to at the end of the round."""
+        self._gone: list[int] = []
+        """Processes that leave in the next round."""
+        self._round_is_set = False
+        self._crowded = False
+        self._doors: list[UnixDoor | TlsFront] = []
+        self._no_more = ""
+        """Why nobody is let in any more."""
+        self._accepted = 0
+        self._shed = 0
+        self._refused: Counter[str] = Counter()
+        self._disconnected: Counter[str] = Counter()
+
+    # For the driver
+
+    def attach(self, host: Host) -> None:
+        self._host = host
+        self._turns = Turns(host.now_us)
+        self._tables = Tables(lambda: host.layer, host.now_us)
+        self._keep_house()
+
+    def open(self) -> None:
+        """Lets clients in: by the Unix socket, and by TCP if there is an address to listen on."""
+        config = self.config
+        self._check_descriptors()
+        if config.enabled and config.socket is not None:
+            self._doors.append(UnixDoor(config, self._host, self.adopt, self._turned_away))
+        if config.enabled and config.listen:
+            self._doors.append(TlsFront(config, self._host.call, self.adopt, self._turned_away))
+
+    def _check_descriptors(self) -> None:
+        needed = self.config.clients_max * (3 if self.config.listen else 1) + DESCRIPTORS_SPARE
+        allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if allowed < needed:
+            event(
+                self._logger,
+                logging.WARNING,
+                "too few file descriptors for all clients",
+                clients_max=self.config.clients_max,
+                allowed=allowed,
+                remedy=f"ulimit -n {needed}",
+            )
+
+    def adopt(self, sock: socket.socket, identity: Identity = EMBEDDED) -> None:
+        """A connected socket: of the program that embeds the node, or from one of the doors."""
+        if self._no_more or len(self._connections) >= self.config.clients_max:
+            text = (
+                self._no_more
+                or f"this daemon has {len(self._connections)} clients, as many as clients_max allows"
+            )
+            turn_away(sock, text)
+            self._turned_away("node ended" if self._no_more else "clients_max", text, identity)
+            return
+        queue = ClientQueue(self.config.client_receive_bytes_max, self._memory)
+        connection = Connection(self, sock, identity, queue, Account(self.config.credit_bytes))
+        self._accepted += 1
+        self._connections[connection.descriptor] = connection
+        self._watched[connection.descriptor] = connection.events
+        self._host.watch(
+            connection.descriptor, lambda mask: self._on_ready(connection, mask), connection.events
+        )
+
+    def grouped(self, effect: ToProcesses | Taken) -> None:
+        """What the group layer has for processes of this processor."""
+        if type(effect) is Taken:
+            self._taken(effect)
+            return
+        assert type(effect) is ToProcesses
+        processes = self._processes
+        receivers = [processes[number] for number in effect.processes if number in processes]
+        if receivers:
+            frames = [Outgoing(buffers) for buffers in cut(effect.event)]
+            for connection in receivers:
+                connection.tell(effect.event, frames)
+            if self._memory.bytes + self._pool.bytes > self.config.memory_bytes_max:
+                self._make_room()
+
+    def stop_accepting(self, reason: str = "the node is leaving") -> None:
+        self._no_more = reason
+        for door in self._doors:
+            door.stop_listening()
+
+    def finish(self, reason: str) -> None:
+        """Every client is told that it is over, after all that it has not read; `clients` is 0 when all have
+        read it, or after a while."""
+        self.stop_accepting(reason)
+        for connection in list(self._connections.values()):
+            connection.end("node ended", reason, politely=True)
+
+    def reset(self, reason: str) -> None:
+        """The processor begins a new life: the processes of the old one are no more."""
+        for connection in list(self._connections.values()):
+            if connection.phase is Phase.OPEN:
+                connection.end("node ended", reason, politely=True)
+        self._gone.clear()
+        for account in self._accounts.values():
+            self._pool.give_back(account.drop_larges())
+        self._accounts.clear()
+        self._next_process = 1
+
+    def close(self) -> None:
+        """At once; what a client's socket does not take now it never gets."""
+        self.stop_accepting()
+        for connection in list(self._connections.values()):
+            connection.end("node ended", "the node has stopped", politely=True)
+            connection.write()
+            connection.hang_up()
+        for door in self._doors:
+            door.close()
+        self._doors.clear()
+
+    @property
+    def clients(self) -> int:
+        return len(self._connections)
+
+    def snapshot(self) -> dict[str, Any]:
+        """For the status."""
+        connections = sorted(self._connections.values(), key=lambda each: each.queue.bytes, reverse=True)
+        return {
+            "clients": len(connections),
+            "clients_max": self.config.clients_max,
+            "accepted": self._accepted,
+            "refused": dict(self._refused),
+            "disconnected": dict(self._disconnected),
+            "queued_bytes": self._memory.bytes,
+            "memory_bytes_max": self.config.memory_bytes_max,
+            "shed_messages": self._shed + sum(each.queue.shed for each in connections),
+            "large_bytes": self._pool.bytes,
+            "large_bytes_max": self._pool.bytes_max,
+            "large_waiting": self._pool.waiting,
+            "most_unread": [
+                {
+                    "process": each.process,
+                    "name": each.name,
+                    "who": str(each.identity),
+                    "bytes": each.queue.bytes,
+                }
+                for each in connections[:MOST_UNREAD]
+                if each.queue
+            ],
+        }
+
+    # For connections
+
+    def now_us(self) -> int:
+        return self._host.now_us()
+
+    @property
+    def crowded(self) -> bool:
+        """Whether so much waits for the ring that nobody is listened to until it is less."""
+        if not self._crowded and self._host.layer.waiting_bytes > CROWDED_BYTES:
+            self._crowded = True
+        return self._crowded
+
+    def feed(self, method: str, *arguments: Any) -> None:
+        self._host.feed(method, *arguments)
+
+    def welcome(self, connection: Connection) -> tuple[ProcessId, int]:
+        number = self._next_process
+        self._host.feed("connect", number)
+        self._next_process += 1
+        self._processes[number] = connection
+        self._accounts[number] = connection.account
+        event(
+            self._logger,
+            logging.DEBUG,
+            "client connected",
+            process=number,
+            name=connection.name,
+            **connection.identity.fields(),
+        )
+        return ProcessId(self._processor, self._host.layer.incarnation, number), self._cluster_id
+
+    def ask_large(self, connection: Connection, total: int) -> None:
+        self._pool.ask(connection, total)
+        self._want_round()
+
+    def give_back(self, size: int) -> None:
+        self._pool.give_back(size)
+        self._want_round()
+
+    def ask_groups(self, connection: Connection, request: int) -> bool:
+        self._want_round()
+        return self._tables.ask(connection, request)
+
+    def has_frames(self, connection: Connection) -> None:
+        self._dirty[connection] = None
+        self._want_round()
+
+    def ended(self, connection: Connection, reason: str, text: str) -> None:
+        self._disconnected[reason] += 1
+        self._shed += connection.queue.shed
+        connection.queue.shed = 0
+        self._tables.remove(connection)
+        self._turns.remove(connection)
+        self._pool.withdraw(connection)
+        self._pool.give_back(connection.lent)
+        number = connection.process
+        if self._processes.pop(number, None) is not None:
+            self._gone.append(number)
+            if not self._accounts[number].lends:
+                del self._accounts[number]
+        self._log_end(connection, reason, text)
+        self._want_round()
+
+    def closed(self, connection: Connection) -> None:
+        self._dirty.pop(connection, None)
+        del self._connections[connection.descriptor]
+        del self._watched[connection.descriptor]
+        unwatch(self._host, connection.descriptor)
+
+    # The loop
+
+    def _on_ready(self, connection: Connection, mask: int) -> None:
+        if mask & select.EPOLLOUT:
+            connection.write()
+            connection.tell_credit()  # which may have waited for the client to read
+        if connection.listens and mask & ~select.EPOLLOUT:
+            self._turns.add(connection)
+            self._want_round()  # with it, time is counted anew
+        elif mask & _GONE:
+            connection.hang_up()
+        self._rewatch(connection)
+
+    def _want_round(self) -> None:
+        if not self._round_is_set:
+            self._round_is_set = True
+            self._host.at(self._host.now_us(), self._round)
+
+    def _round(self) -> None:
+        self._let_go()
+        self._turns.begin_round()
+        for connection in self._pool.granted():
+            connection.grant()
+        self._tables.answer()
+        self._let_go()
+        dirty, self._dirty = self._dirty, {}
+        for connection in dirty:
+            self._see_to(connection)
+        self._round_is_set = False
+        if self._crowded and self._host.layer.waiting_bytes < CROWDED_BYTES // 2:
+            self._listen_again()
+        if self._turns or self._dirty or self._gone:
+            self._want_round()
+        elif (due_us := self._tables.due_us()) is not None:
+            self._host.at(due_us, self._round)
+
+    def _listen_again(self) -> None:
+        self._crowded = False
+        for connection in list(self._connections.values()):
+            if connection.wants_turn:
+                self._turns.add(connection)
+            self._rewatch(connection)
+
+    def _let_go(self) -> None:
+        gone, self._gone = self._gone, []
+        for number in gone:
+            self._host.feed("disconnect", number)
+
+    def _see_to(self, connection: Connection) -> None:
+        connection.tell_credit(in_passing=bool(connection.queue))
+        connection.write()
+        if connection.wants_turn:
+            self._turns.add(connection)
+        self._rewatch(connection)
+        self._dirty.pop(connection, None)  # what it was told just now is written
+
+    def _rewatch(self, connection: Connection) -> None:
+        watched = self._watched.get(connection.descriptor)
+        if watched is None or connection.phase is Phase.CLOSED:
+            return
+        events = connection.events
+        if events != watched:
+            self._watched[connection.descriptor] = events
+            self._host.rewatch(connection.descriptor, events)
+
+    def _taken(self, effect: Taken) -> None:
+        account = self._accounts.get(effect.process)
+        if account is None:
+            return
+        lent = account.taken(effect.weight)
+        if lent:
+            self.give_back(lent)
+        connection = self._processes.get(effect.process)
+        if connection is not None:
+            self.has_frames(connection)
+        elif not account.lends:
+            del self._accounts[effect.process]
+
+    def _make_room(self) -> None:
+        """The memory is used up: whoever has left most unread has to go."""
+        while self._memory.bytes + self._pool.bytes > self.config.memory_bytes_max:
+            connection = max(self._processes.values(), key=lambda each: each.queue.bytes, default=None)
+            if connection is None:
+                return
+            text = (
+                f"the client left {connection.queue.bytes} bytes unread, the most of all, "
+                "when memory_bytes_max was reached"
+            )
+            connection.end("memory", text)
+
+    def _keep_house(self) -> None:
+        now_us = self._host.now_us()
+        self._host.at(now_us + HOUSEKEEPING_US, self._keep_house)
+        self._want_round()
+        nothing_waits = not self._host.layer.waiting_bytes
+        for connection in list(self._connections.values()):
+            if nothing_waits:
+                connection.account.settle()
+            if connection.deadline_us is not None and now_us >= connection.deadline_us:
+                connection.expire()
+            else:
+                connection.tell_credit(in_passing=True)
+            self._rewatch(connection)
+
+    # What is told about clients
+
+    def _log_end(self, connection: Connection, reason: str, text: str) -> None:
+        fields = {"reason": reason, "process": connection.process, "name": connection.name}
+        fields |= connection.identity.fields()
+        if reason in _EXPECTED:
+            event(self._logger, logging.DEBUG, "client gone", **fields)
+        else:
+            self._complaints.write(self.now_us(), "client disconnected", text=text, **fields)
+
+    def _turned_away(self, reason: str, text: str, identity: Identity | None) -> None:
+        self._refused[reason] += 1
+        fields = identity.fields() if identity is not None else {}
+        self._complaints.write(self.now_us(), "client refused", reason=reason, text=text, **fields)

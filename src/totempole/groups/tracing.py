@@ -1,0 +1,166 @@
+"""The group layer's rows of the trace. A row is built only where the level asks for its kind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeVar
+from zlib import crc32
+
+from totempole.effects import Trace
+from totempole.groups.events import (
+    BecameSafe,
+    GroupEvent,
+    GroupMessages,
+    GroupView,
+    StateAsked,
+    StateBegins,
+    StateChunk,
+)
+from totempole.types import Payload, Place, ProcessId, ProcessorId, Service
+
+Transfer = TypeVar("Transfer", tuple[int, str], tuple[int, str, ProcessId, Place])
+
+
+class GroupTrace:
+    def __init__(self, me: ProcessorId, incarnation: int, kinds: frozenset[str]) -> None:
+        self._me = me
+        self._incarnation = incarnation
+        self.on = "group_deliver" in kinds
+        self.drops = "drop" in kinds
+        self._digests = "receive" in kinds
+        """Whether contents are compared: not at the level that is cheap enough to leave on."""
+        self._given: dict[tuple[int, str, ProcessId, Place], int] = {}
+        self._got: dict[tuple[int, str], int] = {}
+
+    def branch(self, name: str) -> Trace:
+        """A rare turn that was taken, for whoever counts or waits for them."""
+        return Trace("branch", {"layer": "groups", "detail": name})
+
+    def process(self, number: int, what: str) -> Trace:
+        if what == "disconnect":
+            self._given = {key: digest for key, digest in self._given.items() if key[0] != number}
+            self._got = {key: digest for key, digest in self._got.items() if key[0] != number}
+        return self._row("process", number, detail=what)
+
+    def joined(self, number: int, group: str, donor: bool, wants_state: bool) -> Trace:
+        flags = " ".join(word for word, on in (("donor", donor), ("wants_state", wants_state)) if on)
+        return self._row("group_join", number, group=group, detail=flags)
+
+    def left(self, number: int, group: str) -> Trace:
+        return self._row("group_leave", number, group=group)
+
+    def sent(
+        self, number: int, first: int, count: int, groups: tuple[str, ...], batch: Payload, service: Service
+    ) -> Trace:
+        return self._row(
+            "group_send",
+            number,
+            message=f"{self._process(number)}:{first}",
+            count=count,
+            bytes=len(batch),
+            service=service,
+            group=",".join(groups),
+            detail=self._digest(batch),
+        )
+
+    def given(
+        self, number: int, group: str, joiner: ProcessId, place: Place, content: Payload, last: bool
+    ) -> list[Trace]:
+        digest = self._sum(self._given, (number, group, joiner, place), content, last)
+        if not last:
+            return []
+        return [
+            self._place(
+                "group_state", number, group, place, f"given {place.index} {joiner} {self._shown(digest)}"
+            )
+        ]
+
+    def told(self, numbers: Iterable[int], event: GroupEvent) -> list[Trace]:
+        match event:
+            case GroupMessages():
+                return self._delivered(numbers, event)
+            case GroupView():
+                return self._viewed(numbers, event)
+            case BecameSafe():
+                return self._safe(numbers, event)
+            case StateAsked(group, joiner, place):
+                detail = f"asked {place.index} {joiner}"
+            case StateBegins(group, donor, place):
+                for number in numbers:
+                    self._got.pop((number, group), None)
+                detail = f"begins {place.index} {donor or 'none'}"
+            case StateChunk():
+                return self._chunk(numbers, event)
+        return [self._place("group_state", number, group, place, detail) for number in numbers]
+
+    def _delivered(self, numbers: Iterable[int], event: GroupMessages) -> list[Trace]:
+        key, index = event.place
+        columns = {
+            "message": f"{event.sender}:{event.number}",
+            "origin": event.sender.processor,
+            "group": ",".join(event.groups),
+            "service": event.service,
+            "count": event.count,
+            "bytes": len(event.batch),
+            "ring": key.ring_id,
+            "seq": key.seq,
+            "detail": f"{index} {self._digest(event.batch)}",
+        }
+        return [self._row("group_deliver", number, **columns) for number in numbers]
+
+    def _viewed(self, numbers: Iterable[int], event: GroupView) -> list[Trace]:
+        members, together = (",".join(map(str, names)) for names in (event.members, event.together))
+        detail = f"{event.place.index} {event.changed} members={members} together={together}"
+        columns = {
+            "configuration_kind": event.kind.value,
+            "members": tuple(dict.fromkeys(process.processor for process in event.members)),
+            "count": len(event.members),
+        }
+        return [
+            self._place("group_view", number, event.group, event.place, detail, **columns)
+            for number in numbers
+        ]
+
+    def _safe(self, numbers: Iterable[int], event: BecameSafe) -> list[Trace]:
+        message = f"{event.sender}:{event.number}"
+        columns = {"message": message, "origin": event.sender.processor, "count": event.count}
+        group, place = ",".join(event.groups), event.place
+        return [
+            self._place("group_safe", number, group, place, f"{place.index}", **columns) for number in numbers
+        ]
+
+    def _chunk(self, numbers: Iterable[int], event: StateChunk) -> list[Trace]:
+        rows = []
+        for number in numbers:
+            digest = self._sum(self._got, (number, event.group), event.content, event.last)
+            if event.last:
+                detail = f"last {event.place.index} {event.donor} {self._shown(digest)}"
+                rows.append(self._place("group_state", number, event.group, event.place, detail))
+        return rows
+
+    def _sum(self, sums: dict[Transfer, int], transfer: Transfer, content: Payload, last: bool) -> int:
+        """The digest of a transfer so far."""
+        if not self._digests:
+            return 0
+        digest = crc32(content, sums.pop(transfer, 0))
+        if not last:
+            sums[transfer] = digest
+        return digest
+
+    def _digest(self, content: Payload) -> str:
+        return self._shown(crc32(content)) if self._digests else "-"
+
+    def _shown(self, digest: int) -> str:
+        return f"{digest:08x}" if self._digests else "-"
+
+    def _place(
+        self, kind: str, number: int, group: str, place: Place, detail: str, **columns: object
+    ) -> Trace:
+        key = place.key
+        return self._row(kind, number, group=group, ring=key.ring_id, seq=key.seq, detail=detail, **columns)
+
+    def _row(self, kind: str, number: int, **columns: object) -> Trace:
+        return Trace(kind, {"layer": "groups", "process": self._process(number), **columns})
+
+    def _process(self, number: int) -> str:
+        return f"{self._me}.{self._incarnation}.{number}"

@@ -1,0 +1,38 @@
+"""The kinds of search: of the ring alone, and of process groups on the ring."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from totempole.sim.fuzz import coverage, group_coverage
+from totempole.sim.fuzz.group_mutants import GROUP_MUTANTS
+from totempole.sim.fuzz.group_plan import group_plan
+from totempole.sim.fuzz.mutants import MUTANTS, Mutant
+from totempole.sim.fuzz.plan import plan
+from totempole.sim.script import Scenario
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    name: str
+    plan: Callable[[int], Scenario]
+    expected: tuple[str, ...]
+    """What a large search must have reached."""
+    mutants: tuple[Mutant, ...]
+    option: str = ""
+    """What asks for it on the command line."""
+
+    def missing(self, found: Counter[str]) -> list[str]:
+        return [name for name in self.expected if not found[name]]
+
+
+RING = Kind("ring", plan, coverage.EXPECTED, MUTANTS)
+GROUPS = Kind("groups", group_plan, group_coverage.EXPECTED, GROUP_MUTANTS, " --groups")
+KINDS = {kind.name: kind for kind in (RING, GROUPS)}
+
+
+def kind_of(mutant: Mutant | None) -> Kind:
+    """The search that is to notice it."""
+    return GROUPS if mutant is not None and mutant.package == "groups" else RING

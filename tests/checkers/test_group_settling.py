@@ -1,0 +1,203 @@
+"""State for joiners, and what must have come true when a run has settled."""
+
+from __future__ import annotations
+
+from groupbuilder import GroupBuilder
+from grouptests import A, B, C, broken, holds, replaced, settled, the_row, three
+from tracebuilder import changed, undecided, violated, without
+
+from totempole.checkers import Outcome, check
+
+# group-state-transfer
+
+
+def transferred(ending: bool = True) -> tuple[GroupBuilder, str, tuple[str, int]]:
+    trace = GroupBuilder()
+    trace.ring(1, 2, 3)
+    for node in (1, 2):
+        trace.join(trace.connect(node), "g", flags="donor")
+    joiner = trace.connect(3)
+    trace.join(joiner, "g", flags="wants_state")
+    place = trace.last_view(joiner)
+    trace.state(A, "g", "asked", place, joiner)
+    trace.state(A, "g", "prefix", place, "cafe")
+    trace.state(joiner, "g", "begins", place, A)
+    if ending:
+        trace.say(B, "g")
+        trace.state(A, "g", "given", place, joiner, "0123abcd")
+        later = trace._packet(A)
+        trace.state(joiner, "g", "last", later, A, "0123abcd")
+        trace.state(joiner, "g", "state", place, "cafe")
+    return trace, joiner, place
+
+
+def test_state_is_transferred() -> None:
+    trace, _, _ = transferred()
+    report = check(trace.rows, complete=True, expectation=settled(trace))
+    assert report["group-state-transfer"].outcome is Outcome.HOLDS, str(report)
+    holds(trace.rows, expectation=settled(trace))
+
+
+def test_another_donor_takes_over() -> None:
+    trace, joiner, _ = transferred(ending=False)
+    trace.disconnect(A)
+    place = trace.last_view(joiner)
+    trace.state(B, "g", "asked", place, joiner)
+    trace.state(B, "g", "prefix", place, "beef")
+    trace.state(joiner, "g", "begins", place, B)
+    trace.state(B, "g", "given", place, joiner, "77777777")
+    trace.state(joiner, "g", "last", trace._packet(B), B, "77777777")
+    trace.state(joiner, "g", "state", place, "beef")
+    holds(trace.rows, expectation=settled(trace))
+
+
+def test_there_is_no_state() -> None:
+    trace = GroupBuilder()
+    trace.ring(1)
+    process = trace.connect(1)
+    trace.join(process, "g", flags="wants_state")
+    trace.state(process, "g", "begins", trace.last_view(process), "none")
+    holds(trace.rows, expectation=settled(trace, 1))
+
+
+def test_another_state_than_was_given() -> None:
+    trace, _, _ = transferred()
+    old = the_row(trace.rows, kind="group_state", process=C, detail=f"last 0 {A} 0123abcd")
+    broken(replaced(trace.rows, old, detail=f"last 0 {A} 99999999"), "group-state-transfer", [1, 3])
+    unknown = replaced(trace.rows, old, detail=f"last 0 {A} -")
+    assert "group-state-transfer" in undecided(check(unknown, complete=True))
+
+
+def test_another_state_than_the_prefix() -> None:
+    trace, _, _ = transferred()
+    broken(
+        changed(trace.rows, {"detail": "state 0 cafe"}, detail="state 0 f00d"), "group-state-transfer", [1, 3]
+    )
+
+
+def test_state_that_nobody_gave() -> None:
+    trace, _, _ = transferred()
+    rows = [row for row in trace.rows if not row.detail.startswith("given ")]
+    broken(rows, "group-state-transfer", [1, 3])
+    assert "group-state-transfer" in undecided(check(rows, same_clock=False))
+    assert "group-state-transfer" in undecided(check(without(rows, node=1), complete=True))
+
+
+def test_state_from_someone_else() -> None:
+    trace, _, _ = transferred()
+    rows = changed(trace.rows, {"detail": f"last 0 {A} 0123abcd"}, detail=f"last 0 {B} 0123abcd")
+    broken(rows, "group-state-transfer", [3])
+
+
+def test_state_that_never_began() -> None:
+    trace, _, _ = transferred()
+    rows = [row for row in trace.rows if not row.detail.startswith("begins ")]
+    broken(rows, "group-state-transfer", [3])
+
+
+def test_state_twice() -> None:
+    trace, joiner, _ = transferred()
+    trace.state(joiner, "g", "last", trace._packet(A), A, "0123abcd")
+    broken(trace.rows, "group-state-transfer", [3])
+
+
+def test_state_that_was_not_wanted() -> None:
+    trace, _, _ = transferred()
+    broken(changed(trace.rows, {"detail": "wants_state"}, detail=""), "group-state-transfer", [3])
+
+
+def test_state_from_one_who_has_none() -> None:
+    trace, _, _ = transferred()
+    rows = changed(trace.rows, {"detail": "donor", "process": A}, detail="")
+    broken(rows, "group-state-transfer", [1])
+
+
+def test_state_given_unasked() -> None:
+    trace, _, _ = transferred()
+    rows = [row for row in trace.rows if not row.detail.startswith("asked ")]
+    broken(rows, "group-state-transfer", [1])
+
+
+# group-liveness
+
+
+def test_never_joined() -> None:
+    trace = three()
+    trace.tell("group_join", B, group="h")
+    broken(trace.rows, "group-liveness", [2], expectation=settled(trace))
+    assert "group-liveness" in undecided(check(trace.rows, expectation=settled(trace)))
+    assert "group-liveness" in undecided(check(trace.rows, complete=True))
+
+
+def test_someone_who_left_is_still_there() -> None:
+    trace = three()
+    trace.tell("group_leave", B, group="g")
+    broken(trace.rows, "group-liveness", [1], expectation=settled(trace))
+
+
+def test_someone_who_is_gone_is_still_there() -> None:
+    trace = three()
+    trace.tell("process", B, detail="disconnect")
+    broken(trace.rows, "group-liveness", [1], expectation=settled(trace))
+
+
+def test_connected_but_in_different_views() -> None:
+    trace = three()
+    trace.move(1, 2, 3, seq=12)
+    old = the_row(trace.rows, kind="group_view", process=C)
+    rows = [row for row in trace.rows if row is not old]
+    broken(rows, "group-liveness", [1, 3], expectation=settled(trace))
+
+
+def test_a_group_left_in_a_transitional_view() -> None:
+    trace = three()
+    trace.cut(1, 2, seq=12)
+    trace.merge(1, 2, seq=12)
+    rows = [row for row in trace.rows if not (row.kind == "group_view" and row.configuration == "12@1")]
+    rows = [row for row in rows if row.node != 3]
+    report = check(rows, complete=True, expectation=settled(trace, 1, 2))
+    assert "group-liveness" in violated(report)
+    assert report["group-liveness"].violations[0].nodes == (1,)
+
+
+def test_a_message_that_does_not_come_back() -> None:
+    trace = three()
+    name, _ = trace.ask(A, "g")
+    broken(trace.rows, "group-liveness", [1], [name], expectation=settled(trace))
+
+
+def test_a_message_of_an_outsider_that_reaches_nobody() -> None:
+    trace = three()
+    outsider = trace.connect(2)
+    name, _ = trace.ask(outsider, "g")
+    broken(trace.rows, "group-liveness", [2], [name], expectation=settled(trace))
+    trace = three()
+    trace.ask(trace.connect(2), "elsewhere")
+    holds(trace.rows, expectation=settled(trace))
+
+
+def test_not_everyone_has_the_last_message() -> None:
+    trace = three()
+    sent = trace.offer(A, "g")
+    trace.bring(sent, 1, 2, 3, only=[A, B])
+    broken(trace.rows, "group-liveness", [1, 3], [sent.name], expectation=settled(trace))
+
+
+def test_a_joiner_that_is_never_told_of_its_state() -> None:
+    trace = three()
+    trace.join(trace.connect(1), "g", flags="wants_state")
+    broken(trace.rows, "group-liveness", [1], expectation=settled(trace))
+
+
+def test_a_state_that_never_arrives() -> None:
+    trace, _, _ = transferred()
+    rows = [row for row in trace.rows if not row.detail.startswith(("last ", "state "))]
+    broken(rows, "group-liveness", [1, 3], expectation=settled(trace))
+
+
+def test_who_died_is_not_waited_for() -> None:
+    trace = three()
+    trace.ask(A, "g")
+    trace.crash(1)
+    trace.move(2, 3, seq=12)
+    holds(trace.rows, expectation=settled(trace))

@@ -1,0 +1,318 @@
+"""A cluster of group layers over an order that the test conducts by hand.
+
+Packets wait in each processor's queue until they are originated: then they have their place on the ring. What
+a change of configuration finds originated but undelivered comes in the transitional configuration, as on a
+ring; what it finds queued is carried over into the next one.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from totempole.effects import (
+    Deliver,
+    Effect,
+    InstallConfiguration,
+    PushBack,
+    SafeUpTo,
+    Taken,
+    ToProcesses,
+    Trace,
+)
+from totempole.groups import GroupConfig, GroupLayer, pack
+from totempole.groups.events import GroupEvent, GroupMessages, GroupView
+from totempole.groups.packing import Batch
+from totempole.order import Order
+from totempole.types import (
+    NO_RING,
+    Configuration,
+    ConfigurationKind,
+    MessageId,
+    OrderKey,
+    ProcessId,
+    RingId,
+    Service,
+)
+from totempole.wire.seal import Keyring
+
+NOW = 0
+RING_STEP = 4
+
+
+class Submission(NamedTuple):
+    origin: int
+    incarnation: int
+    number: int
+    payload: bytes
+    service: Service
+
+
+class ByHand(Order):
+    """One processor's end. The cluster puts in, as if a timer had run out, what comes up."""
+
+    def __init__(self, me: int, incarnation: int, queue_max: int) -> None:
+        self.me = me
+        self.incarnation = incarnation
+        self.queue: deque[Submission] = deque()
+        self.queue_max = queue_max
+        self.leaving = False
+        self._number = 0
+
+    @property
+    def queued(self) -> int:
+        return len(self.queue)
+
+    @property
+    def token_first(self) -> bool:
+        return False
+
+    def submit(
+        self, now_us: int, payload: bytes, service: Service, groups: tuple[int, ...] = ()
+    ) -> list[Effect]:
+        if self.leaving or len(self.queue) >= self.queue_max:
+            return [PushBack()]
+        self._number += 1
+        self.queue.append(Submission(self.me, self.incarnation, self._number, payload, service))
+        return []
+
+    def expire(self, now_us: int, timer: Any) -> list[Effect]:
+        effects: list[Effect] = timer
+        return effects
+
+    def leave(self, now_us: int) -> list[Effect]:
+        self.leaving = True
+        return []
+
+    def start(self, now_us: int) -> list[Effect]:
+        return []
+
+    def receive(self, now_us: int, datagrams: Sequence[bytes]) -> list[Effect]:
+        return []
+
+    def receive_burst(self, now_us: int, burst: bytes, segment_bytes: int) -> list[Effect]:
+        return []
+
+    def persisted(self, now_us: int, ticket: int) -> list[Effect]:
+        return []
+
+    def rekey(self, now_us: int, keyring: Keyring) -> list[Effect]:
+        return []
+
+    def limit_segments(self, now_us: int, segment_bytes: int) -> list[Effect]:
+        return []
+
+
+class Ring:
+    def __init__(self, id_: RingId, members: tuple[int, ...]) -> None:
+        self.id = id_
+        self.members = members
+        self.log: list[Submission] = []
+        self.delivered = dict.fromkeys(members, 0)
+
+
+class Cluster:
+    def __init__(
+        self,
+        processors: int,
+        config: GroupConfig | None = None,
+        *,
+        packet_bytes_max: int = 2_000,
+        packets_ahead: int = 3,
+        queue_max: int = 1_000,
+        trace_kinds: frozenset[str] = frozenset(),
+        together: bool = True,
+    ) -> None:
+        self._config = config or GroupConfig()
+        self._packet_bytes_max = packet_bytes_max
+        self._packets_ahead = packets_ahead
+        self._queue_max = queue_max
+        self._trace_kinds = trace_kinds
+        self._ring_seq = 0
+        self.orders: dict[int, ByHand] = {}
+        self.layers: dict[int, GroupLayer] = {}
+        self.rings: dict[int, Ring] = {}
+        """The ring of each processor that is up."""
+        self.events: dict[ProcessId, list[GroupEvent]] = {}
+        self.taken: list[tuple[int, Taken]] = []
+        self.traces: list[tuple[int, Trace]] = []
+        self.originated: list[Submission] = []
+        for me in range(1, processors + 1):
+            self.start(me, 1)
+        if together:
+            self.change([sorted(self.layers)])
+            self.run()
+
+    # Processors
+
+    def start(self, me: int, incarnation: int) -> None:
+        """Comes up alone."""
+        order = self.orders[me] = ByHand(me, incarnation, self._queue_max)
+        self.layers[me] = GroupLayer(
+            order,
+            me,
+            incarnation,
+            self._config,
+            packet_bytes_max=self._packet_bytes_max,
+            packets_ahead=self._packets_ahead,
+            trace_kinds=self._trace_kinds,
+        )
+        ring = self.rings[me] = Ring(self._next_ring_id(me), (me,))
+        self.feed(
+            me, [_install(ConfigurationKind.REGULAR, ring.id, ring.members, OrderKey(ring.id, 0, NO_RING))]
+        )
+
+    def crash(self, me: int) -> None:
+        """It is gone; the others notice at the next change."""
+        del self.layers[me], self.orders[me], self.rings[me]
+
+    def _next_ring_id(self, representative: int) -> RingId:
+        self._ring_seq += RING_STEP
+        return RingId(self._ring_seq, representative)
+
+    # What processes do
+
+    def ask(self, me: int, method: str, *arguments: Any) -> None:
+        self._execute(me, getattr(self.layers[me], method)(NOW, *arguments))
+
+    def connect(self, me: int, number: int = 1) -> ProcessId:
+        process = ProcessId(me, self.orders[me].incarnation, number)
+        self.events[process] = []
+        self.ask(me, "connect", number)
+        return process
+
+    def join(self, process: ProcessId, group: str, donor: bool = False, wants_state: bool = False) -> None:
+        self.ask(process.processor, "join", process.number, group, donor, wants_state)
+
+    def member(self, me: int, group: str, number: int = 1, donor: bool = False) -> ProcessId:
+        process = self.connect(me, number)
+        self.join(process, group, donor)
+        return process
+
+    def multicast(
+        self,
+        process: ProcessId,
+        groups: str | tuple[str, ...],
+        *payloads: bytes,
+        service: Service = Service.AGREED,
+        notice: bool = False,
+    ) -> None:
+        names = (groups,) if isinstance(groups, str) else groups
+        arguments = (process.number, names, pack(payloads), service, notice)
+        self.ask(process.processor, "multicast", *arguments)
+
+    # The order
+
+    def feed(self, me: int, effects: list[Effect]) -> None:
+        self._execute(me, self.layers[me].expire(NOW, effects))
+
+    def _execute(self, me: int, effects: list[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, ToProcesses):
+                for number in effect.processes:
+                    self.events[ProcessId(me, self.orders[me].incarnation, number)].append(effect.event)
+            elif isinstance(effect, Taken):
+                self.taken.append((me, effect))
+            elif isinstance(effect, Trace):
+                self.traces.append((me, effect))
+
+    def originate(self, me: int, packets: int = 1) -> None:
+        """Gives queued packets their places on the ring. Nobody delivers them yet."""
+        for _ in range(min(packets, len(self.orders[me].queue))):
+            submission = self.orders[me].queue.popleft()
+            self.originated.append(submission)
+            self.rings[me].log.append(submission)
+
+    def inject(self, me: int, payload: bytes, origin: int = 99) -> None:
+        """A packet on the ring that no layer here has made."""
+        self.rings[me].log.append(Submission(origin, 7, 1, payload, Service.AGREED))
+
+    def deliver(self, me: int, packets: int = 1_000_000) -> None:
+        ring = self.rings[me]
+        for _ in range(min(packets, len(ring.log) - ring.delivered[me])):
+            self._deliver_next(me, ring)
+
+    def _deliver_next(self, me: int, ring: Ring) -> None:
+        seq = ring.delivered[me] = ring.delivered[me] + 1
+        self.feed(me, [_deliver(ring, seq)])
+
+    def run(self) -> None:
+        """Until nothing is queued or undelivered anywhere."""
+        while any(order.queue for order in self.orders.values()):
+            for me in sorted(self.orders):
+                self.originate(me)
+                for other in self.rings[me].members:
+                    if other in self.layers and self.rings[other] is self.rings[me]:
+                        self.deliver(other)
+        for me in sorted(self.layers):
+            self.deliver(me)
+
+    def safe(self, me: int, up_to: int | None = None) -> None:
+        ring = self.rings[me]
+        self.feed(me, [SafeUpTo(ring.id, len(ring.log) if up_to is None else up_to)])
+
+    def change(self, components: Iterable[Iterable[int]], cut_off: Iterable[int] = ()) -> None:
+        """New rings. Those who are `cut_off` have not received what others had originated in the end."""
+        missed = frozenset(cut_off)
+        old = dict(self.rings)
+        for component in components:
+            members = tuple(sorted(component))
+            ring = Ring(self._next_ring_id(members[0]), members)
+            for me in members:
+                companions = tuple(other for other in members if old[other] is old[me])
+                self._move(me, old[me], companions, ring, me in missed)
+
+    def _move(self, me: int, old: Ring, companions: tuple[int, ...], new: Ring, missed: bool) -> None:
+        transitional = RingId(new.id.seq - RING_STEP // 2, companions[0])
+        # Companions deliver the same in the old configuration.
+        regular = max(old.delivered[other] for other in companions)
+        effects: list[Effect] = [_deliver(old, seq) for seq in range(old.delivered[me] + 1, regular + 1)]
+        key = OrderKey(old.id, regular, transitional)
+        effects.append(_install(ConfigurationKind.TRANSITIONAL, transitional, companions, key))
+        effects += [
+            _deliver(old, seq)
+            for seq in range(regular + 1, len(old.log) + 1)
+            if not missed or old.log[seq - 1].origin in companions
+        ]
+        key = OrderKey(new.id, 0, transitional)
+        effects.append(_install(ConfigurationKind.REGULAR, new.id, new.members, key))
+        self.rings[me] = new
+        self.feed(me, effects)
+
+    def merge(self) -> None:
+        self.change([sorted(self.layers)])
+        self.run()
+
+    # What processes were told
+
+    def told(self, process: ProcessId, kind: type) -> list[Any]:
+        return [event for event in self.events[process] if isinstance(event, kind)]
+
+    def messages(self, process: ProcessId, group: str | None = None) -> list[bytes]:
+        return [
+            payload
+            for event in self.told(process, GroupMessages)
+            if group is None or group in event.groups
+            for payload in Batch(event.batch)
+        ]
+
+    def views(self, process: ProcessId, group: str) -> list[GroupView]:
+        return [view for view in self.told(process, GroupView) if view.group == group]
+
+    def forget_events(self) -> None:
+        for events in self.events.values():
+            events.clear()
+
+
+def _deliver(ring: Ring, seq: int) -> Deliver:
+    origin, incarnation, number, payload, service = ring.log[seq - 1]
+    message = MessageId(origin, incarnation, number)
+    key = OrderKey(ring.id, seq, NO_RING)
+    return Deliver(message, origin, memoryview(payload), service, key, 0, ring.id)
+
+
+def _install(
+    kind: ConfigurationKind, id_: RingId, members: tuple[int, ...], key: OrderKey
+) -> InstallConfiguration:
+    return InstallConfiguration(Configuration(kind, id_, members, key.ring_id, key.seq, NO_RING), key)
