@@ -30,14 +30,18 @@ bench: $(READY)
 	$(BIN)/totem bench limit
 	$(BIN)/totem bench lan100
 	$(BIN)/totem bench scale
+	$(BIN)/totem bench clients
+	$(BIN)/totem bench compare pysyncobj
 
-# The long search: about half an hour on two cores. Interrupt it and run it again: it goes on where it was.
+# The long searches: about an hour on two cores. Interrupt them and run them again: they go on where they were.
 fuzz: $(READY)
 	mkdir -p out
 	$(BIN)/totem fuzz --seeds 0:5000 --resume out/fuzz-0-5000.json
+	$(BIN)/totem fuzz --groups --seeds 0:3000 --resume out/fuzz-groups-0-3000.json
 
 mutants: $(READY)
 	$(BIN)/totem fuzz --mutants --seeds 0:500
+	$(BIN)/totem fuzz --mutants --groups --seeds 0:500
 
 clean:
 	rm -rf $(VENV) out

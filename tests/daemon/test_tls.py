@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from certificates import Authority
 from daemon_loop import LIMIT_S, Daemon, Program, daemon
 
+from certificates import Authority
 from totempole.client.frames import Ended, Refused
 from totempole.daemon import tls
 from totempole.daemon.config import ClientsConfig
