@@ -98,7 +98,10 @@ class Cluster:
     def wait_for_ring(self, *numbers: int) -> None:
         wanted = list(numbers)
         wait_until(
-            lambda: all(self.daemons[number].members() == wanted for number in numbers),
+            lambda: all(
+                self.daemons[number].members() == wanted and self.daemons[number].socket.exists()
+                for number in numbers
+            ),
             lambda: "\n".join(daemon.log() for daemon in self.daemons.values()),
         )
 
@@ -123,6 +126,11 @@ def cluster(count: int, directory: Path) -> Iterator[Cluster]:
     raise AssertionError("every place is taken")
 
 
+def _take_interrupts() -> None:
+    """Who runs in the background of a shell inherits that SIGINT is ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Program:
     """A process with lines in and lines out."""
 
@@ -131,7 +139,12 @@ class Program:
         self.out_file, self.err_file = (directory / f"program{number}.{end}" for end in ("out", "err"))
         with self.out_file.open("wb") as out, self.err_file.open("wb") as err:
             self.process = subprocess.Popen(
-                argv, stdin=subprocess.PIPE, stdout=out, stderr=err, env=os.environ | environment
+                argv,
+                stdin=subprocess.PIPE,
+                stdout=out,
+                stderr=err,
+                env=os.environ | environment,
+                preexec_fn=_take_interrupts,
             )
 
     def __enter__(self) -> Self:

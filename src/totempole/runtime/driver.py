@@ -74,6 +74,8 @@ SERVING_US = 2_000
 """So long may clients keep the loop before the ring has its turn."""
 
 HOUSEKEEPING_US = 250_000
+ALONE_US = 1_000_000
+"""So long after its start a node that meets nobody is taken to be alone."""
 PROBATION_US = 5_000_000
 """So long after its start a node that meets its own name gives way; later it only complains."""
 
@@ -287,8 +289,6 @@ class Driver:
         self._writer = writer
         self._resolver = self._start_resolver()
         self.clients.attach(self)
-        if self._opens_doors:
-            self.clients.open()
         self._log(
             logging.INFO, "started", address=self.sockets.own[0], port=self.sockets.own[1], sealed=self.sealed
         )
@@ -303,8 +303,20 @@ class Driver:
                 self._resolver.stop()
 
     def _begin(self) -> None:
+        self.at(now_us() + ALONE_US, self._open_doors)
         self._feed("start")
         self._application.ready()
+
+    def _open_doors(self) -> None:
+        """Lets clients in, once the node has met the others, or if there are none. One that came earlier
+        would join its groups alone, begin afresh, and meet those who have their state a moment later."""
+        self._timers.pop(self._open_doors, None)
+        if self._opens_doors:
+            self._opens_doors = False
+            try:
+                self.clients.open()
+            except TotemError as error:
+                self.fail(error)
 
     def _start_resolver(self) -> Resolver | None:
         if not self.config.network.peers_dns:
@@ -530,6 +542,8 @@ class Driver:
             self.configuration = configuration
             self.installed_us = now_us()
             self.meters.rotations.forget_visit()
+            if len(configuration.members) > 1:
+                self._open_doors()
         self._log(
             logging.INFO if configuration.kind is ConfigurationKind.REGULAR else logging.DEBUG,
             f"{configuration.kind.value} configuration",
