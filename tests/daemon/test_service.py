@@ -44,7 +44,7 @@ def test_a_client_is_welcome_and_told_the_limits(tmp_path: Path) -> None:
         assert welcome is not None
         assert welcome.process == ProcessId(1, 1, 1)
         assert welcome.cluster_id == 4
-        assert welcome.credit == MIB
+        assert welcome.credit == 4 * MIB
         assert welcome.limits.send_bytes_max == 524_288
         assert welcome.limits.message_bytes_max == 64 * MIB
 

@@ -102,7 +102,7 @@ def test_certificates_let_in_and_keep_out(tmp_path: Path) -> None:
         settings = settings.replace("10.0.0.1:5410", place).replace("/etc/totempole", str(tmp_path))
         daemon.file.write_text(daemon.file.read_text() + settings)
         daemon.start()
-        wait_until(lambda: daemon.members() == [1], daemon.log)
+        wait_until(lambda: daemon.members() == [1] and daemon.socket.exists(), daemon.log)
         command = re.search(r"^totem send (?:.*\\\n)*.*$", SECURITY, re.MULTILINE)
         assert command is not None
         text = command[0].replace("10.0.0.1:5410", place)

@@ -94,7 +94,7 @@ class ClientsConfig:
         ),
     )
     credit_bytes: int = field(
-        default=1 * MIB,
+        default=4 * MIB,
         metadata=setting(whole(CREDIT_BYTES_LEAST, 64 * MIB), "what one program may send ahead of the ring"),
     )
 

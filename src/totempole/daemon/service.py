@@ -34,7 +34,7 @@ from totempole.groups import GroupConfig
 from totempole.types import ProcessId, ProcessorId
 
 HOUSEKEEPING_US = 250_000
-CROWDED_BYTES = 4_000_000
+CROWDED_BYTES = 8_000_000
 """What all clients together may have waiting for the ring."""
 BATCHES_PER_PACKET = 3
 BATCH_HEAD_BYTES = 128
@@ -63,7 +63,7 @@ class ClientService:
         config.check_with(group_config)
         self.config = config
         self.limits = Limits(
-            send_bytes_max=min(FRAME_BYTES_MAX, config.credit_bytes // 2),
+            send_bytes_max=min(FRAME_BYTES_MAX, config.credit_bytes) // 2,
             batch_bytes=packet_bytes_max // BATCHES_PER_PACKET - BATCH_HEAD_BYTES,
             message_bytes_max=group_config.message_bytes_max,
             group_name_bytes_max=group_config.group_name_bytes_max,
@@ -333,8 +333,9 @@ class ClientService:
             self._host.at(due_us, self._round)
 
     def _listen_again(self) -> None:
+        """Whoever has sent least comes first."""
         self._crowded = False
-        for connection in list(self._connections.values()):
+        for connection in sorted(self._connections.values(), key=lambda each: each.account.spent):
             if connection.wants_turn:
                 self._turns.add(connection)
             self._rewatch(connection)
