@@ -73,10 +73,6 @@ class Account:
         """Whether large messages still wait."""
         return bool(self._larges)
 
-    def settle(self) -> None:
-        """Nothing waits in the group layer: state that nobody expected any more was dropped, not taken."""
-        self._waiting = 0
-
     @property
     def overloaded(self) -> bool:
         return self._waiting > 2 * self.credit_bytes

@@ -391,10 +391,7 @@ class ClientService:
         now_us = self._host.now_us()
         self._host.at(now_us + HOUSEKEEPING_US, self._keep_house)
         self._want_round()
-        nothing_waits = not self._host.layer.waiting_bytes
         for connection in list(self._connections.values()):
-            if nothing_waits:
-                connection.account.settle()
             if connection.deadline_us is not None and now_us >= connection.deadline_us:
                 connection.expire()
             else:

@@ -28,7 +28,8 @@ class GroupView(NamedTuple):
     """Who is in the group from here on.
 
     `together` are those who came along from the view before: they have delivered the same messages in it.
-    A transitional view has no others. `changed` says why: join, leave, disconnect, configuration.
+    A transitional view has no others, but for who joins in the transitional configuration. `changed` says
+    why: join, leave, disconnect, configuration.
     """
 
     group: str

@@ -283,9 +283,12 @@ class Membership:
     def _check_source(self, group: str, joiner: ProcessId, entry: Entry, place: Place) -> None:
         """After a change of configuration: a source must have come along with its joiner."""
         _, part = self._parts[joiner.processor]
-        source = self._table.entries(group).get(entry.source) if entry.source else None
-        if source is None or not source.donor or entry.source.processor not in part.together:  # type: ignore[union-attr]
-            self._find_source(group, joiner, place, part.together)
+        source = entry.source
+        if source is not None and source.processor in part.together:
+            there = self._table.entries(group).get(source)
+            if there is not None and there.donor:
+                return
+        self._find_source(group, joiner, place, part.together)
 
     def _tell_one(self, process: ProcessId, event: GroupEvent) -> None:
         if process.processor == self._me and process.number in self._connected:

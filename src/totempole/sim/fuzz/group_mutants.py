@@ -171,8 +171,8 @@ GROUP_MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "a donor that did not come along goes on",
         "membership",
-        " or entry.source.processor not in part.together:",
-        ":",
+        "if source is not None and source.processor in part.together:",
+        "if source is not None:",
         27,
     ),
     # News of safety
