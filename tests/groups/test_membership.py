@@ -117,7 +117,7 @@ def test_all_who_are_fed_the_same_order_tell_the_same(
         elif what == "leave":
             fellows.order("leave", process, group)
         else:
-            fellows.order("disconnect", process)
+            fellows.order("disconnect", process, 2)
         fellows.agree()
     views: dict[tuple[str, Place], GroupView] = {}
     for process in fellows.told:
@@ -145,7 +145,7 @@ def test_joining_twice_and_leaving_what_was_not_joined_tell_nothing() -> None:
     fellows.order("join", P1, "g", True, True)
     fellows.order("leave", P2, "g")
     fellows.order("leave", P2, "nothing")
-    fellows.order("disconnect", P3)
+    fellows.order("disconnect", P3, 0)
     assert fellows.told == {}
 
 
@@ -155,11 +155,26 @@ def test_whoever_disconnects_leaves_each_group_at_a_place_of_its_own() -> None:
         for process in (P1, P2):
             fellows.order("join", process, group, False, False)
     fellows.told.clear()
-    key = fellows.order("disconnect", P1)
+    key = fellows.order("disconnect", P1, 2)
     assert [(view.group, view.place, view.changed) for view in fellows.views(P2)] == [
         ("g", Place(key, 0), "disconnect"),
         ("h", Place(key, 1), "disconnect"),
     ]
+
+
+def test_what_follows_a_disconnect_has_one_place_also_for_those_who_had_the_process_out_already() -> None:
+    """Found by `totem fuzz --groups --seed 2017`: a message behind it in the packet had two places."""
+    fellows = Fellows()
+    for group in ("h", "g"):
+        fellows.order("join", P1, group, False, False)
+    fellows.transitional([2])
+    key = OrderKey(RingId(9, 1), 1, NO_RING)
+    following = []
+    for me in (1, 2):
+        places = Places(key)
+        fellows.all[me].disconnect(places, P1, 2)
+        following.append(places.next())
+    assert following == [Place(key, 2), Place(key, 2)]
 
 
 def test_whoever_is_forgotten_is_told_nothing_though_it_is_still_in_the_table() -> None:

@@ -46,6 +46,7 @@ class RunKind(IntEnum):
     JOIN = 2
     LEAVE = 3
     DISCONNECT = 4
+    """`count`: how many groups it leaves."""
     TABLE = 5
     """A processor's own part of the table of groups, after a change of configuration."""
     STATE = 6

@@ -220,7 +220,7 @@ class GroupLayer(Order):
         self._membership.forget(process)
         self._lanes.drop((process, True))
         if local.has_joined:
-            self._lanes.add(Unit(RunKind.DISCONNECT, (process, False)))
+            self._lanes.add(Unit(RunKind.DISCONNECT, (process, False), count=len(local.groups)))
         self._note(self._trace.process(process, "disconnect"))
         return self._through(now_us, ())
 
@@ -434,7 +434,7 @@ class GroupLayer(Order):
             case RunKind.LEAVE:
                 membership.leave(places, sender, _group_of(run))
             case RunKind.DISCONNECT:
-                membership.disconnect(places, sender)
+                membership.disconnect(places, sender, run.count)
                 self._partials.forget(sender)
             case RunKind.STATE:
                 joiner, asked, content = unpack_transfer(run.content)

@@ -52,6 +52,9 @@ class Places:
         self._next += 1
         return place
 
+    def skip(self, count: int) -> None:
+        self._next += count
+
 
 class Membership:
     def __init__(self, me: ProcessorId, incarnation: int, tell: Tell) -> None:
@@ -133,9 +136,13 @@ class Membership:
             self._tell_view(group, before, place, why)
             self._replace_source(group, process, place)
 
-    def disconnect(self, places: Places, process: ProcessId) -> None:
-        for group in self._table.groups_of(process):
+    def disconnect(self, places: Places, process: ProcessId, count: int) -> None:
+        """`count`: how many groups it had asked to be in. So many places are taken, also where its processor
+        did not come along and the table has it no more: what follows has one place for all."""
+        groups = self._table.groups_of(process)
+        for group in groups:
             self.leave(places, process, group, "disconnect")
+        places.skip(max(0, count - len(groups)))
 
     def state(
         self,

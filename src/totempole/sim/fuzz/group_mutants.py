@@ -130,8 +130,8 @@ GROUP_MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "a disconnect overtakes messages",
         "layer",
-        "        self._lanes.add(Unit(RunKind.DISCONNECT, (process, False)))",
-        "        self._lanes.add(Unit(RunKind.DISCONNECT, (process, True)))",
+        "        self._lanes.add(Unit(RunKind.DISCONNECT, (process, False), count=len(local.groups)))",
+        "        self._lanes.add(Unit(RunKind.DISCONNECT, (process, True), count=len(local.groups)))",
         2,
     ),
     _mutant(
