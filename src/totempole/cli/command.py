@@ -9,7 +9,9 @@ from importlib.metadata import PackageNotFoundError, version
 
 from totempole.cli import (
     bench,
+    campaign,
     demo,
+    figures,
     fuzz,
     groups,
     keygen,
@@ -17,14 +19,20 @@ from totempole.cli import (
     node,
     options,
     replay_inputs,
+    report,
     send,
     sim,
     status,
+    topology,
+    verify,
 )
 from totempole.errors import TotemError
 
 EXIT_TROUBLE = 2
 EXIT_INTERRUPTED = 130
+
+SPARK_MODULES = ("matplotlib", "pyarrow", "pyspark")
+"""What is not installed with the rest: most users of a ring never need it."""
 
 DESCRIPTION = """\
 Totally ordered, fault-tolerant multicast: the Totem protocols, proven in simulation.
@@ -49,6 +57,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (TotemError, OSError) as error:
         print(f"totem: {_one_line(error)}", file=sys.stderr)
         return EXIT_TROUBLE
+    except ModuleNotFoundError as error:
+        if error.name not in SPARK_MODULES:
+            raise
+        print(f"totem: this command needs {error.name}: pip install 'totempole[spark]'", file=sys.stderr)
+        return EXIT_TROUBLE
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -60,7 +73,24 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"totem {_version()}")
     verbs = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for module in (demo, node, status, send, listen, groups, sim, fuzz, bench, keygen, replay_inputs):
+    for module in (
+        demo,
+        node,
+        status,
+        send,
+        listen,
+        groups,
+        sim,
+        fuzz,
+        verify,
+        report,
+        campaign,
+        figures,
+        topology,
+        bench,
+        keygen,
+        replay_inputs,
+    ):
         module.add(verbs)
     return parser
 

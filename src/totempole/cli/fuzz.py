@@ -12,7 +12,8 @@ from totempole.cli import mutants, options, replay
 from totempole.cli.output import Screen, table
 from totempole.cli.tables import coverage_table
 from totempole.errors import TotemError
-from totempole.sim.fuzz.kinds import GROUPS, KINDS, RING, Kind
+from totempole.sim.fuzz.kinds import GROUPS, KINDS, RING
+from totempole.sim.fuzz.profiles import ALL, PROFILES
 from totempole.sim.fuzz.search import Tally, search
 
 SEEDS = range(1_000)
@@ -28,12 +29,13 @@ examples:
   totem fuzz --seed 17 --shrink --out small.scenario
   totem fuzz --seed 17 --trace-hash              the same on every machine
   totem fuzz --groups --seeds 0:1000             the same with process groups on the ring
+  totem fuzz --profile lossy --seeds 0:1000      nothing but trouble with packets
   totem fuzz --mutants                           broken protocols, to see the search at work
   totem fuzz --mutant "safe delivered as agreed" --shrink
   totem fuzz --mutants --seeds 0:500             does the search notice them all?
 
 Exits 1 when a seed failed; for 1000 seeds or more also when something that the search is to reach was never
-reached; with --mutants, when one survived.
+reached (unless a profile leaves things out); with --mutants, when one survived.
 """
 
 
@@ -47,6 +49,7 @@ def add(verbs: options.Verbs) -> None:
     which.add_argument(
         "--groups", action="store_true", help="runs with process groups: programs that join, send and crash"
     )
+    add_profile(which)
     which.add_argument("--mutant", metavar="NAME", help="run a broken protocol until a seed gives it away")
     which.add_argument(
         "--mutants", action="store_true", help="list the broken protocols, or with --seeds hunt them all"
@@ -67,6 +70,13 @@ def add(verbs: options.Verbs) -> None:
     parser.set_defaults(run=run_fuzz)
 
 
+def add_profile(parser: argparse._ArgumentGroup) -> None:
+    told = "; ".join(f"{profile.name}: {profile.summary}" for profile in PROFILES.values())
+    parser.add_argument(
+        "--profile", choices=PROFILES, default=ALL.name, metavar="NAME", help=f"what may go wrong: {told}"
+    )
+
+
 def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
@@ -78,7 +88,8 @@ def run_fuzz(arguments: argparse.Namespace) -> int:
         raise TotemError("fuzz: --shrink needs --seed N or --mutant NAME")
     if arguments.out and not arguments.shrink:
         raise TotemError("fuzz: --out is where --shrink writes: give both")
-    kind = GROUPS if arguments.groups else RING
+    if arguments.mutants and arguments.profile != ALL.name:
+        raise TotemError("fuzz: --mutants hunts with all that can go wrong: leave --profile out")
     seeds = arguments.seeds or SEEDS
     seeds = seeds[:QUICK_SEEDS] if arguments.quick else seeds
     if arguments.trace_hash:
@@ -88,7 +99,9 @@ def run_fuzz(arguments: argparse.Namespace) -> int:
     if arguments.mutants:
         return _run_mutants(screen, arguments, seeds)
     resume_file = Path(arguments.resume) if arguments.resume else None
-    return _run_search(screen, seeds, arguments.jobs, resume_file, kind)
+    kind = GROUPS if arguments.groups else RING
+    tally = Tally(seeds.start, seeds.stop, kind=kind.name, profile=arguments.profile)
+    return _run_search(screen, tally, arguments.jobs, resume_file)
 
 
 def _run_mutants(screen: Screen, arguments: argparse.Namespace, seeds: range) -> int:
@@ -100,10 +113,9 @@ def _run_mutants(screen: Screen, arguments: argparse.Namespace, seeds: range) ->
     return 0 if mutants.hunt_all(screen, seeds, arguments.jobs) else 1
 
 
-def _run_search(screen: Screen, seeds: range, jobs: int, resume_file: Path | None, kind: Kind) -> int:
-    tally = Tally(seeds.start, seeds.stop, kind=kind.name)
+def _run_search(screen: Screen, tally: Tally, jobs: int, resume_file: Path | None) -> int:
     if resume_file is not None:
-        tally = Tally.load(resume_file, seeds.start, seeds.stop, kind.name)
+        tally = Tally.load(resume_file, tally.first, tally.stop, tally.kind, tally.profile)
     done_before = tally.done
     started_s = time.perf_counter()
     try:
@@ -145,7 +157,9 @@ class SearchReport:
         self.runs = runs
         self.elapsed_s = elapsed_s
         self.kind = KINDS[tally.kind]
-        self.missing = self.kind.missing(tally.coverage)
+        self.profile = PROFILES[tally.profile]
+        self.expected = self.kind.expected if self.profile.whole else ()
+        self.missing = [name for name in self.expected if not tally.coverage[name]]
 
     @property
     def covers(self) -> bool:
@@ -160,7 +174,7 @@ class SearchReport:
         return self.runs / self.elapsed_s if self.elapsed_s else 0.0
 
     def show(self, screen: Screen) -> None:
-        screen.print(coverage_table(self.tally.coverage, self.kind.expected))
+        screen.print(coverage_table(self.tally.coverage, self.expected))
         self._show_failures(screen)
         screen.print()
         screen.print(self._summary())
@@ -172,7 +186,7 @@ class SearchReport:
             return
         shown = table("seed", "violated", "replay", title="\nFailing seeds", right=("seed",))
         for seed, violated, _ in self.tally.failures[:FAILURES_SHOWN]:
-            shown.add_row(str(seed), f"[red]{', '.join(violated)}[/]", replay_command(seed, self.kind))
+            shown.add_row(str(seed), f"[red]{', '.join(violated)}[/]", self._replay(seed))
         screen.print(shown)
         if self.tally.failed > FAILURES_SHOWN:
             screen.print(f"… and {self.tally.failed - FAILURES_SHOWN} more")
@@ -188,20 +202,19 @@ class SearchReport:
 
     def data(self) -> dict[str, Any]:
         data = self.tally.to_json()
-        names = (*self.kind.expected, *self.tally.coverage)
+        names = (*self.expected, *self.tally.coverage)
         data["coverage"] = {name: self.tally.coverage[name] for name in names}
         data["failures"] = [
             {
                 "seed": seed,
                 "violated": list(violated),
                 "text": text,
-                "replay": replay_command(seed, self.kind),
+                "replay": self._replay(seed),
             }
             for seed, violated, text in self.tally.failures
         ]
         rate = round(self.seeds_per_s, 2)
         return {**data, "missing": self.missing, "holds": self.holds, "seeds_per_s": rate}
 
-
-def replay_command(seed: int, kind: Kind) -> str:
-    return f"totem fuzz{kind.option} --seed {seed}"
+    def _replay(self, seed: int) -> str:
+        return self.kind.replay_command(seed, self.profile)

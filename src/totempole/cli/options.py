@@ -47,6 +47,11 @@ def add_judging(parser: argparse.ArgumentParser, quick: str) -> None:
     parser.add_argument("--json", metavar="FILE", help="the same as data; - is standard output")
 
 
+def add_master(parser: argparse._ActionsContainer) -> None:
+    """Where Spark runs."""
+    parser.add_argument("--master", metavar="URL", help="Spark's, as spark://HOST:7077 (default: local[*])")
+
+
 def seed_range(text: str) -> range:
     """`A:B`, B not included."""
     first, separator, stop = text.partition(":")

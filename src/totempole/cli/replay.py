@@ -15,6 +15,7 @@ from totempole.cli.sim import SimReport
 from totempole.sim.contract import EndpointFactory
 from totempole.sim.fuzz.kinds import GROUPS, RING, Kind, kind_of
 from totempole.sim.fuzz.mutants import Mutant, mutated_endpoint
+from totempole.sim.fuzz.profiles import ALL, PROFILES, Profile
 from totempole.sim.fuzz.shrink import TRIALS_MAX, Shrinker
 from totempole.sim.fuzz.trial import Verdict, try_scenario
 from totempole.sim.scenario import Scenario, render_story
@@ -64,15 +65,15 @@ class Replay:
 def run_one(screen: Screen, arguments: argparse.Namespace, seeds: range) -> int:
     mutant = find_mutant(arguments.mutant) if arguments.mutant else None
     endpoint = mutated_endpoint(mutant) if mutant else None
-    kind = _kind(arguments, mutant)
+    kind, profile = _kind(arguments, mutant), PROFILES[arguments.profile]
     seed = arguments.seed
     if seed is None:
-        seed = first_failing(screen, seeds, endpoint, kind)
+        seed = first_failing(screen, seeds, endpoint, kind, profile)
         if seed is None:
             screen.print(f"No seed of {seeds.start}:{seeds.stop} gives it away")
             screen.save_json({"mutant": arguments.mutant, "seed": None, "holds": True})
             return 0
-    replay = Replay(kind.plan(seed), mutant, endpoint)
+    replay = Replay(kind.plan(seed, profile), mutant, endpoint)
     replay.show(screen, brief=arguments.quick or arguments.shrink)
     data = replay.data()
     if arguments.shrink and replay.holds:
@@ -89,11 +90,15 @@ def _kind(arguments: argparse.Namespace, mutant: Mutant | None) -> Kind:
 
 
 def first_failing(
-    screen: Screen, seeds: range, endpoint: EndpointFactory | None, kind: Kind = RING
+    screen: Screen,
+    seeds: range,
+    endpoint: EndpointFactory | None,
+    kind: Kind = RING,
+    profile: Profile = ALL,
 ) -> int | None:
     with screen.progress("looking for a seed that fails", len(seeds)) as advance:
         for done, seed in enumerate(seeds, 1):
-            if try_scenario(kind.plan(seed), endpoint)[0].violated:
+            if try_scenario(kind.plan(seed, profile), endpoint)[0].violated:
                 return seed
             advance(done)
     return None
@@ -165,12 +170,12 @@ def print_hashes(screen: Screen, arguments: argparse.Namespace, seeds: range) ->
     """One line a seed: the seed and the digest of its trace."""
     mutant = find_mutant(arguments.mutant) if arguments.mutant else None
     endpoint = mutated_endpoint(mutant) if mutant else None
-    kind = _kind(arguments, mutant)
+    kind, profile = _kind(arguments, mutant), PROFILES[arguments.profile]
     chosen = seeds if arguments.seed is None else range(arguments.seed, arguments.seed + 1)
     digests = {}
     failed = False
     for seed in chosen:
-        verdict, outcome = try_scenario(kind.plan(seed), endpoint)
+        verdict, outcome = try_scenario(kind.plan(seed, profile), endpoint)
         failed = failed or bool(verdict.violated)
         digests[seed] = trace_digest(outcome.rows) if outcome is not None else verdict.text
         screen.long(f"{seed} {digests[seed]}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from pathlib import Path
 from typing import Any
 
 from rich.markup import escape
@@ -38,7 +39,8 @@ examples:
   totem sim figure-4-16                    one of them
   totem sim my.scenario --story            every configuration, state and fault, line by line
   totem sim appendix-a.events              the paper's events file, with packet drivers
-  totem sim my.scenario --trace run.ndjson the whole trace, for other tools
+  totem sim my.scenario --trace run.ndjson the whole trace, as text
+  totem sim my.scenario --trace traces     the same as Parquet, for totem verify and totem report
 
 Exits 0 when every expectation is met and no property is violated, else 1.
 """
@@ -49,7 +51,11 @@ def add(verbs: options.Verbs) -> None:
     parser.add_argument("file", nargs="?", metavar="FILE", help="a scenario, or an events file of appendix A")
     parser.add_argument("--list", action="store_true", help="list the scenarios that come with totempole")
     parser.add_argument("--story", action="store_true", help="tell the run event by event")
-    parser.add_argument("--trace", metavar="OUT.ndjson", help="write the trace, all of it")
+    parser.add_argument(
+        "--trace",
+        metavar="OUT",
+        help="write the trace, all of it: as text to OUT.ndjson, or into a directory",
+    )
     parser.add_argument("--events", action="store_true", help="take FILE for an events file")
     parser.add_argument(
         "--processors", nargs="+", default=[], metavar="N", help="who takes part, for an events file"
@@ -77,12 +83,21 @@ def run_sim(arguments: argparse.Namespace) -> int:
     report = play(screen, scenario, "protocol" if arguments.trace else "checked", mutant)
     rows = report.outcome.rows
     if arguments.trace:
-        write_ndjson(arguments.trace, rows)
+        _save_trace(arguments.trace, report.outcome)
     if arguments.story:
         screen.long(render_story(rows, scenario.names).rstrip())
     report.show(screen, brief=arguments.quick)
     screen.save_json(report.data())
     return 0 if report.holds else 1
+
+
+def _save_trace(target: str, outcome: Outcome) -> None:
+    if target.endswith(".ndjson"):
+        write_ndjson(target, outcome.rows)
+        return
+    from totempole.sim.saving import save_run
+
+    save_run(Path(target), outcome)
 
 
 def play(screen: Screen, scenario: Scenario, level: str, mutant: Mutant | None = None) -> SimReport:

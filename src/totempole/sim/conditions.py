@@ -80,6 +80,9 @@ class Costs(Checked):
     token_ns: float = 5_000
     sent_packet_ns: float = 3_000
     sent_byte_ns: float = 0.2
+    delivered_ns: float = 0.0
+    """What handing a message to the application takes, after all that the same input sends has left."""
+    delivered_byte_ns: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,6 +70,7 @@ class Host:
         "_data",
         "_endpoint",
         "_medium",
+        "_owed_ns",
         "_reads",
         "_scheduler",
         "_tasks",
@@ -136,6 +137,8 @@ class Host:
         self._applying = False
         self._reads = 0
         self._carry_ns = 0
+        self._owed_ns = 0.0
+        """The price of the deliveries among the effects at hand."""
 
     @property
     def alive(self) -> bool:
@@ -375,6 +378,8 @@ class Host:
                 else:
                     self._apply_rarer(effect)
             self._applying = False
+            spent_ns += self._owed_ns * slow
+            self._owed_ns = 0.0
         # Fractions of a microsecond are carried on, or a cheap input would be free.
         total_ns = int(spent_ns) + self._carry_ns
         self.busy_until_us = start_us + total_ns // 1000
@@ -395,6 +400,7 @@ class Host:
         if type(effect) is Deliver:
             self.delivered += 1
             self.delivered_own += effect.origin == self.me
+            self._owed_ns += self._costs.delivered_ns + self._costs.delivered_byte_ns * len(effect.payload)
             if self.listener:
                 self.listener(self, effect)
         elif type(effect) is CancelTimer:

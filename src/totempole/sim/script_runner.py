@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from totempole.checkers import Liveness, Report, check
+from totempole.checkers.terms import Terms
 from totempole.errors import ConfigurationError, ScenarioError
 from totempole.sim.contract import EndpointFactory
 from totempole.sim.grouped import Grouped
@@ -195,10 +196,21 @@ def last_fault_us(scenario: Scenario) -> int:
     return max((step.at_us for step in scenario.steps if isinstance(step.action, Fault)), default=0)
 
 
+def terms_of(outcome: Outcome) -> Terms:
+    """How the trace of a run that is over is to be read: as one that settled, if that was expected last."""
+    last = outcome.scenario.steps[-1].action if outcome.scenario.steps else None
+    if not isinstance(last, ExpectSettled):
+        return Terms()
+    return Terms(complete=True, expectation=_expectation(outcome, last.within_us))
+
+
 def _check_settled(outcome: Outcome, within_us: int) -> Report:
+    return check(outcome.rows, complete=True, expectation=_expectation(outcome, within_us))
+
+
+def _expectation(outcome: Outcome, within_us: int) -> Liveness:
     up = tuple(me for me, host in sorted(outcome.world.hosts.items()) if host.alive)
-    expectation = Liveness(last_fault_us(outcome.scenario), (up,), within_us)
-    return check(outcome.rows, complete=True, expectation=expectation)
+    return Liveness(last_fault_us(outcome.scenario), (up,), within_us)
 
 
 def _judge_report(outcome: Outcome, report: Report, settled: bool) -> str:

@@ -15,6 +15,7 @@ from totempole.groups import GroupConfig
 from totempole.groups.body import HEAD_BYTES, RUN_BYTES, pack_names
 from totempole.groups.packing import OVERHEAD_MAX
 from totempole.sim.fuzz.plan import CALM_US, END_US, FIRST_FAULT_US, MS, Planner, S
+from totempole.sim.fuzz.profiles import ALL, Profile
 from totempole.sim.script import (
     Action,
     Ambush,
@@ -54,9 +55,9 @@ WORST_MOMENTS = (
 )
 
 
-def group_plan(seed: int) -> Scenario:
+def group_plan(seed: int, profile: Profile = ALL) -> Scenario:
     """The scenario of a seed. Even seeds run the classic ring, odd ones the accelerated."""
-    return GroupPlanner(seed).scenario()
+    return GroupPlanner(seed, profile).scenario()
 
 
 def _undamaged(action: Action) -> Action:
@@ -68,9 +69,10 @@ def _undamaged(action: Action) -> Action:
 
 class GroupPlanner(Planner):
     PURPOSE = "groups"
+    NAME = "groups"
 
-    def __init__(self, seed: int) -> None:
-        super().__init__(seed)
+    def __init__(self, seed: int, profile: Profile = ALL) -> None:
+        super().__init__(seed, profile)
         self._life = random = Random(f"{self.PURPOSE}/{seed}/processes")
         self._packet_bytes = random.choice(PACKET_BYTES)
         self._groups = random.sample(GROUPS, random.choice((1, 2, 2, 3, 5)))
@@ -81,7 +83,7 @@ class GroupPlanner(Planner):
     def scenario(self) -> Scenario:
         scenario = super().scenario()
         steps = tuple(replace(step, action=_undamaged(step.action)) for step in scenario.steps)
-        return replace(scenario, name=f"groups-{self._seed}", groups=self._group_config(), steps=steps)
+        return replace(scenario, groups=self._group_config(), steps=steps)
 
     def _settings(self) -> tuple[Setting, ...]:
         return (*super()._settings(), Setting("packet_bytes_max", self._packet_bytes))

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from totempole.sim.fuzz import coverage, group_coverage
 from totempole.sim.fuzz.group_mutants import GROUP_MUTANTS
 from totempole.sim.fuzz.group_plan import group_plan
 from totempole.sim.fuzz.mutants import MUTANTS, Mutant
 from totempole.sim.fuzz.plan import plan
+from totempole.sim.fuzz.profiles import ALL, Profile
 from totempole.sim.script import Scenario
+
+
+class Plan(Protocol):
+    def __call__(self, seed: int, profile: Profile = ALL) -> Scenario: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
     name: str
-    plan: Callable[[int], Scenario]
+    plan: Plan
     expected: tuple[str, ...]
     """What a large search must have reached."""
     mutants: tuple[Mutant, ...]
@@ -26,6 +31,9 @@ class Kind:
 
     def missing(self, found: Counter[str]) -> list[str]:
         return [name for name in self.expected if not found[name]]
+
+    def replay_command(self, seed: int, profile: Profile = ALL) -> str:
+        return f"totem fuzz{self.option}{profile.option} --seed {seed}"
 
 
 RING = Kind("ring", plan, coverage.EXPECTED, MUTANTS)

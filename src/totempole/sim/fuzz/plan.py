@@ -10,6 +10,7 @@ from collections.abc import Callable
 from random import Random
 
 from totempole.sim.conditions import Buffers, Condition, Costs, DiskSpeed
+from totempole.sim.fuzz.profiles import ALL, Profile
 from totempole.sim.script import (
     Action,
     Ambush,
@@ -47,17 +48,19 @@ SIZES = ((70, 1, 900), (22, 900, 8_000), (8, 8_000, 40_000))
 """Weight, least and greatest size in bytes: most messages are small, some span many segments."""
 
 
-def plan(seed: int) -> Scenario:
+def plan(seed: int, profile: Profile = ALL) -> Scenario:
     """The scenario of a seed. Even seeds run the classic ring, odd ones the accelerated."""
-    return Planner(seed).scenario()
+    return Planner(seed, profile).scenario()
 
 
 class Planner:
     PURPOSE = "fuzz"
     """Names the generators that a seed starts."""
+    NAME = "seed"
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, profile: Profile = ALL) -> None:
         self._seed = seed
+        self._profile = profile
         self._random = random = Random(f"{self.PURPOSE}/{seed}")
         self._pace = Random(f"{self.PURPOSE}/{seed}/pace")
         """For what was added later, so that the rest of a seed stays as it was."""
@@ -77,7 +80,7 @@ class Planner:
         self._plan_lag()
         self._plan_calm()
         return Scenario(
-            name=f"seed-{self._seed}",
+            name=self._name(),
             processors=tuple((str(me), me) for me in self._all),
             end_us=END_US,
             seed=self._seed,
@@ -89,6 +92,10 @@ class Planner:
             disk=DiskSpeed(latency_us=random.choice(((100, 300), (200, 2_000), (1_000, 20_000)))),
             steps=tuple(sorted(self._steps, key=lambda step: step.at_us)),
         )
+
+    def _name(self) -> str:
+        name = f"{self.NAME}-{self._seed}"
+        return name if self._profile.whole else f"{name}-{self._profile.name}"
 
     # What is set
 
@@ -158,16 +165,19 @@ class Planner:
 
     def _plan_faults(self) -> None:
         random = self._random
+        faults, cascades = self._profile.drawn(FAULTS), self._profile.drawn(CASCADES)
+        if not faults:
+            return
         at_us = FIRST_FAULT_US
         for _ in range(random.randint(3, 9)):
             at_us += random.randint(10 * MS, 1_200 * MS)
             if at_us >= CALM_US - 200 * MS:
                 break
-            random.choice(FAULTS)(self, at_us)
-            if random.random() < 0.5:
+            random.choice(faults)(self, at_us)
+            if cascades and random.random() < 0.5:
                 # While the membership algorithm is still busy with the first one.
                 delay_us = random.choice((0, self._token_loss_us)) + random.randint(0, 40 * MS)
-                random.choice(CASCADES)(self, at_us + delay_us)
+                random.choice(cascades)(self, at_us + delay_us)
 
     def _plan_lag(self) -> None:
         """Now and then one processor misses most of what the others send as fast as they can."""
@@ -197,7 +207,8 @@ class Planner:
         self._at(END_US, ExpectSettled(SETTLE_US))
 
     def _at(self, at_us: int, action: Action) -> None:
-        self._steps.append(Step(at_us, action))
+        if self._profile.whole or self._profile.permits(action, self._clean()):
+            self._steps.append(Step(at_us, action))
 
     def _later(self, at_us: int, least_us: int, greatest_us: int) -> int:
         """Some time after, but before the calm."""

@@ -10,11 +10,14 @@ import signal
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from totempole.errors import TotemError
 from totempole.sim.fuzz.group_plan import group_plan
+from totempole.sim.fuzz.kinds import KINDS
 from totempole.sim.fuzz.plan import plan
+from totempole.sim.fuzz.profiles import ALL, PROFILES
 from totempole.sim.fuzz.trial import Verdict, try_scenario
 from totempole.sim.script import Scenario
 
@@ -39,6 +42,8 @@ class Tally:
     failures: list[tuple[int, tuple[str, ...], str]] = field(default_factory=list)
     kind: str = "ring"
     """Or `groups`: what is searched."""
+    profile: str = ALL.name
+    """What may go wrong."""
 
     @property
     def next_seed(self) -> int:
@@ -65,6 +70,7 @@ class Tally:
             "coverage": dict(sorted(self.coverage.items())),
             "failures": [[seed, list(violated), text] for seed, violated, text in self.failures],
             "kind": self.kind,
+            "profile": self.profile,
         }
 
     def save(self, path: Path) -> None:
@@ -74,10 +80,10 @@ class Tally:
         os.replace(partial, path)
 
     @classmethod
-    def load(cls, path: Path, first: int, stop: int, kind: str = "ring") -> Tally:
+    def load(cls, path: Path, first: int, stop: int, kind: str = "ring", profile: str = ALL.name) -> Tally:
         """What an earlier search for the same seeds had done; a new tally when there is no such file."""
         if not path.exists():
-            return cls(first, stop, kind=kind)
+            return cls(first, stop, kind=kind, profile=profile)
         try:
             data = json.loads(path.read_text(encoding="utf-8"))
             found = cls(
@@ -90,6 +96,7 @@ class Tally:
                 Counter(data["coverage"]),
                 [(seed, tuple(violated), text) for seed, violated, text in data["failures"]],
                 data.get("kind", "ring"),
+                data.get("profile", ALL.name),
             )
         except (ValueError, KeyError, TypeError) as error:
             raise TotemError(
@@ -101,6 +108,10 @@ class Tally:
             )
         if found.kind != kind:
             raise TotemError(f"{path} belongs to a search of {found.kind}: name another, or remove it")
+        if found.profile != profile:
+            raise TotemError(
+                f"{path} belongs to a search with the profile {found.profile}: name another, or remove it"
+            )
         found.stop = stop
         return found
 
@@ -113,6 +124,11 @@ def try_seed(seed: int) -> tuple[int, Verdict]:
 def try_group_seed(seed: int) -> tuple[int, Verdict]:
     """One run with process groups."""
     return seed, _try(group_plan(seed))
+
+
+def try_profiled_seed(kind: str, profile: str, seed: int) -> tuple[int, Verdict]:
+    """One run of either kind, with only some things going wrong."""
+    return seed, _try(KINDS[kind].plan(seed, PROFILES[profile]))
 
 
 def _try(scenario: Scenario) -> Verdict:
@@ -133,7 +149,7 @@ def search(
     progress: Callable[[Tally], None] = lambda _tally: None,
 ) -> Tally:
     """Runs the seeds that the tally still lacks."""
-    for seed, verdict in _verdicts(range(tally.next_seed, tally.stop), jobs, tally.kind):
+    for seed, verdict in _verdicts(range(tally.next_seed, tally.stop), jobs, tally):
         tally.add(seed, verdict)
         if resume_file is not None and tally.done % SAVE_EVERY == 0:
             tally.save(resume_file)
@@ -143,8 +159,14 @@ def search(
     return tally
 
 
-def _verdicts(seeds: Iterable[int], jobs: int, kind: str) -> Iterator[tuple[int, Verdict]]:
-    trial = try_group_seed if kind == "groups" else try_seed
+def _trial(tally: Tally) -> Callable[[int], tuple[int, Verdict]]:
+    if tally.profile != ALL.name:
+        return partial(try_profiled_seed, tally.kind, tally.profile)
+    return try_group_seed if tally.kind == "groups" else try_seed
+
+
+def _verdicts(seeds: Iterable[int], jobs: int, tally: Tally) -> Iterator[tuple[int, Verdict]]:
+    trial = _trial(tally)
     if jobs <= 1:
         yield from map(trial, seeds)
         return

@@ -1,0 +1,139 @@
+"""`totem verify`: judges recorded traces by every property, with Spark."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from totempole.checkers.properties import PROPERTIES
+from totempole.checkers.terms import Terms
+from totempole.cli import options
+from totempole.cli.output import Screen, table
+
+if TYPE_CHECKING:
+    from totempole.spark.verdicts import Judged
+
+SHOWN_MAX = 20
+"""Findings that are printed; --json and --tables have all that are listed."""
+
+EXAMPLES = """\
+examples:
+  totem verify traces                        every run below the directory, by every property
+  totem verify traces --complete             the runs are over: what has not come by now never will
+  totem verify traces --oracle               also by the checkers themselves, and compare
+  totem verify traces --tables tables        keep bronze, silver and gold; judge again only what has changed
+  totem verify traces --follow               as a cluster writes them, until Ctrl-C
+  totem verify traces --master spark://…     on a cluster
+
+TRACES are what nodes and `totem sim --trace` record: run=…/node=…/part-*.parquet, spools that killed nodes
+left, and *.ndjson. Exits 1 when a property is violated, or when a member of a configuration left no trace.
+"""
+
+
+def add(verbs: options.Verbs) -> None:
+    parser = options.verb(verbs, "verify", "judge recorded traces by every property", EXAMPLES)
+    parser.add_argument("traces", nargs="+", type=Path, metavar="TRACES", help="directories or files")
+    parser.add_argument(
+        "--run", dest="runs", action="append", metavar="NAME", help="only this run (repeatable)"
+    )
+    what = parser.add_argument_group("what is known of runs whose directory has no terms.json")
+    what.add_argument("--complete", action="store_true", help="they ended quiescent")
+    what.add_argument("--same-clock", action="store_true", help="their nodes share one clock")
+    how = parser.add_argument_group("how")
+    how.add_argument(
+        "--oracle", action="store_true", help="judge by the checkers too, run by run, and compare"
+    )
+    how.add_argument("--tables", type=Path, metavar="DIR", help="keep the tables here, and go on from them")
+    how.add_argument("--follow", action="store_true", help="watch the directory of a running cluster")
+    options.add_master(how)
+    options.add_judging(parser, quick="the verdicts only, without evidence")
+    parser.set_defaults(run=run_verify)
+
+
+def run_verify(arguments: argparse.Namespace) -> int:
+    screen = Screen(arguments.json)
+    if arguments.follow:
+        from totempole.cli.verify_follow import follow
+
+        return follow(screen, arguments)
+    from totempole.spark.session import open_session
+    from totempole.spark.verdicts import judge_files
+
+    otherwise = Terms(arguments.complete, arguments.same_clock)
+    with open_session("totem verify", arguments.master) as spark:
+        with screen.progress("verifying", len(PROPERTIES)) as advance:
+            judged = judge_files(
+                spark,
+                arguments.traces,
+                otherwise,
+                runs=arguments.runs,
+                oracle=arguments.oracle,
+                tables=arguments.tables,
+                tell=advance,
+            )
+        show(screen, judged, evidence=not arguments.quick)
+        screen.save_json(data(judged))
+        return 0 if judged.holds else 1
+
+
+def show(screen: Screen, judged: Judged, evidence: bool) -> None:
+    found = table("property", "citation", *_STYLES, right=tuple(_STYLES))
+    for item in PROPERTIES:
+        counts = judged.outcomes[item.name]
+        cells = [_cell(counts.get(outcome, 0), style) for outcome, style in _STYLES.items()]
+        found.add_row(item.name, item.citation, *cells)
+    screen.print(found)
+    if evidence:
+        _show_findings(screen, judged)
+    for run, node in judged.absent:
+        screen.print(f"[red]Run {run}: node {node} is a member of its configurations and left no trace.[/]")
+    for line in judged.disagreements:
+        screen.print(f"[red]The checkers say otherwise: {line}[/]")
+    screen.print(_summary(judged))
+
+
+_STYLES = {"holds": "green", "violated": "bold red", "undecided": "yellow"}
+
+
+def _cell(count: int, style: str) -> str:
+    return f"[{style}]{count:,}[/]" if count else "[dim]0[/]"
+
+
+def _show_findings(screen: Screen, judged: Judged) -> None:
+    for row in judged.listed[:SHOWN_MAX]:
+        what = "[bold red]violated[/]" if row["violated"] else "[yellow]undecided[/]"
+        screen.print(f"{what} {row['property']}, run {row['run']}: ", end="")
+        screen.long(row["text"])
+        if row["steps"]:
+            steps = ", ".join(f"node {node} step {step}" for node, step in row["steps"])
+            screen.print(f"  [dim]see {steps}[/]")
+    more = len(judged.listed) - SHOWN_MAX
+    if more > 0:
+        screen.print(f"[dim]… and {more:,} more findings (--json FILE has them)[/]")
+
+
+def _summary(judged: Judged) -> str:
+    totals = {
+        outcome: sum(counts.get(outcome, 0) for counts in judged.outcomes.values()) for outcome in _STYLES
+    }
+    runs = f"{judged.runs:,} run{'s' if judged.runs != 1 else ''}, {judged.events:,} events"
+    if totals["violated"]:
+        return f"\n{runs}: [bold red]violated[/] in {totals['violated']:,} of their verdicts."
+    if totals["undecided"]:
+        return (
+            f"\n{runs}: nothing is violated; {totals['undecided']:,} verdicts are undecided, the others hold."
+        )
+    return f"\n{runs}: [green]all {len(PROPERTIES)} properties hold.[/]"
+
+
+def data(judged: Judged) -> dict[str, Any]:
+    return {
+        "runs": judged.runs,
+        "events": judged.events,
+        "holds": judged.holds,
+        "properties": {name: dict(counts) for name, counts in judged.outcomes.items()},
+        "findings": judged.listed,
+        "absent": [{"run": run, "node": node} for run, node in judged.absent],
+        "disagreements": judged.disagreements,
+    }

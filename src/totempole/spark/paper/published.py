@@ -1,0 +1,230 @@
+"""What the papers state in words and numbers, and where among our results its counterpart is.
+
+Curves that were only drawn are lost with the figures. What was used to calibrate the machines is marked: that
+ours meets it says nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from totempole.spark.paper.results import Results
+from totempole.spark.paper.studies import (
+    AGREED,
+    ALL,
+    EVEN,
+    LOADED,
+    LOSSES,
+    ONE,
+    POISSON,
+    SAFE,
+    SATURATED,
+)
+
+Kind = Literal["about", "under", "over"]
+
+MS = 0.001
+"""From microseconds."""
+TOKEN_LOSS_US = 100_000.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ours:
+    """A number of our results."""
+
+    study: str
+    series: str
+    x: float
+    measure: str
+    statistic: str = "mean"
+    scale: float = 1.0
+    less: float = 0.0
+
+    def found_in(self, results: Results) -> float | None:
+        value = results.statistic(self.study, self.series, self.x, self.measure, self.statistic)
+        return None if value is None else (value - self.less) * self.scale
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    figure: str
+    """The figure that it is marked in; a name where the paper states it without one."""
+    section: str
+    what: str
+    kind: Kind
+    value: float
+    unit: str
+    ours: Ours
+    per: Ours | None = None
+    """Stated as a ratio: our number is divided by this one."""
+    used: bool = False
+    """In the calibration."""
+    at: float | None = None
+    """The x at which the figure marks it."""
+
+    @property
+    def stated(self) -> str:
+        return f"{self.kind} {self.value:g} {self.unit}".rstrip()
+
+    def found_in(self, results: Results) -> float | None:
+        value = self.ours.found_in(results)
+        if value is None or self.per is None:
+            return value
+        divisor = self.per.found_in(results)
+        return value / divisor if divisor else None
+
+
+def _rate(size: int, series: str = ALL) -> Ours:
+    return Ours("throughput", series, size, "messages_per_s")
+
+
+def _utilisation(size: int) -> Ours:
+    return Ours("throughput", ALL, size, "messages_per_s", scale=100 * size * 8 / 10_000_000)
+
+
+def _delay(series: str, load: int, measure: str = "to_all_us") -> Ours:
+    return Ours("load", series, load, measure, scale=MS)
+
+
+def _gone(series: str, retransmission: bool) -> Ours:
+    less = 0.0 if retransmission else TOKEN_LOSS_US
+    return Ours("token-loss", series, float(retransmission), "gone_us", scale=MS, less=less)
+
+
+def _tail(series: str) -> Ours:
+    return Ours("density", series, LOSSES[0], "each_us", "p99", scale=MS)
+
+
+_4_4 = "000 §4.4"
+_003 = "003 Performance"
+_PER_S = "messages/s"
+
+PUBLISHED = (
+    Published(
+        "4.18",
+        _4_4,
+        "ordered, 1024 bytes, all five send",
+        "about",
+        810,
+        _PER_S,
+        _rate(1_024),
+        used=True,
+        at=1_024,
+    ),
+    Published("4.18", _4_4, "ordered, 600 bytes", "over", 900, _PER_S, _rate(600), at=600),
+    Published("4.18", _4_4, "ordered, 4 bytes", "about", 1_130, _PER_S, _rate(4), used=True, at=4),
+    Published(
+        "4.18",
+        _4_4,
+        "a single sender: similar to all five",
+        "about",
+        1,
+        "",
+        _rate(1_024, ONE),
+        per=_rate(1_024),
+    ),
+    Published(
+        "4.19",
+        _4_4,
+        "useful utilisation, large messages (1024 bytes)",
+        "about",
+        70,
+        "%",
+        _utilisation(1_024),
+        at=1_024,
+    ),
+    Published(
+        "4.19", _4_4, "the same, the largest of one frame (1350 bytes)", "about", 70, "%", _utilisation(1_350)
+    ),
+    Published(
+        "4.20",
+        _4_4,
+        "agreed by all, 400 messages/s",
+        "under",
+        10,
+        "ms",
+        _delay(AGREED, 400),
+        used=True,
+        at=400,
+    ),
+    Published("4.20", _4_4, "agreed by all, 625 messages/s", "about", 13, "ms", _delay(AGREED, 625), at=625),
+    Published(
+        "4.20",
+        _4_4,
+        "agreed, in rotations, 400 messages/s: slightly more than half",
+        "about",
+        0.5,
+        "",
+        _delay(AGREED, 400),
+        per=_delay(AGREED, 400, "rotation_us"),
+    ),
+    Published(
+        "4.20",
+        _4_4,
+        "safe, in rotations, 400 messages/s",
+        "about",
+        2,
+        "",
+        _delay(SAFE, 400),
+        per=_delay(SAFE, 400, "rotation_us"),
+    ),
+    Published(
+        "token-loss",
+        _4_4,
+        "to re-form a ring after the timeout, all send",
+        "about",
+        40,
+        "ms",
+        _gone(SATURATED, False),
+        at=0,
+    ),
+    Published("token-loss", _4_4, "the same at 400 messages/s", "about", 40, "ms", _gone(LOADED, False)),
+    Published(
+        "token-loss",
+        _4_4,
+        "to go on after a retransmission, all send",
+        "about",
+        16,
+        "ms",
+        _gone(SATURATED, True),
+        at=1,
+    ),
+    Published("token-loss", _4_4, "the same at 400 messages/s", "about", 16, "ms", _gone(LOADED, True)),
+    Published(
+        "7",
+        _003,
+        "99th percentile, deterministic to Poisson arrivals, low loss",
+        "under",
+        1,
+        "",
+        _tail(EVEN),
+        per=_tail(POISSON),
+    ),
+    Published(
+        "crash",
+        _003,
+        "to detect a crash, at most",
+        "under",
+        50,
+        "ms",
+        Ours("crash", "crash", 0, "detection_us", "most", MS),
+        used=True,
+        at=0,
+    ),
+    Published(
+        "crash",
+        _003,
+        "to recover after that, typically",
+        "under",
+        20,
+        "ms",
+        Ours("crash", "crash", 0, "recovery_us", "p50", MS),
+        used=True,
+        at=1,
+    ),
+)
+
+
+def stated_in(figure: str) -> list[Published]:
+    return [each for each in PUBLISHED if each.figure == figure]

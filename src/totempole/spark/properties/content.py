@@ -1,0 +1,88 @@
+"""What a message carries arrives as it was sent (000 §3.5), and its timestamps order it (000 §5.1).
+
+The oracle is `checkers.content`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from totempole.spark.findings import evidence, failing, finding, reason
+from totempole.spark.properties.sources import first_deliveries, row, sources
+from totempole.spark.silver import Silver
+
+
+def service_kept(silver: Silver) -> Iterable[DataFrame]:
+    """Theorem 4.16 asks for delivery as the originator requested: its service, and its payload's size.
+
+    Where the origination is not in the trace, the first delivery stands for it.
+    """
+    of_message = Window.partitionBy("run", "message").orderBy("node")
+    # An engine that leaves an origination's size out leaves it out of all of them.
+    sizes = silver.originations.groupBy("run").agg(F.bool_or(F.col("bytes") != 0).alias("sizes"))
+    rows = (
+        first_deliveries(silver)
+        .withColumn("elder", F.first("row").over(of_message))
+        .join(sources(silver), ["run", "message"], "left")
+        .join(sizes, "run", "left")
+        .withColumn("known", F.coalesce("source", "elder"))
+    )
+    unknown = F.format_string("The origination of %s is not in the trace.", "message")
+    as_other = F.format_string(
+        "Node %s delivered %s as %s, and node %s has it as %s.",
+        *("node", "message", "row.service", "known.node", "known.service"),
+    )
+    other_size = F.format_string(
+        "Node %s delivered %s bytes of %s, and node %s has %s.",
+        *("node", "row.bytes", "message", "known.node", "known.bytes"),
+    )
+    sized = F.col("sizes") | F.col("source").isNull()
+    shown = evidence("known", "row")
+    yield failing(
+        rows,
+        (F.col("source").isNull() & (F.col("node") == F.col("elder.node")), reason(unknown)),
+        (F.col("row.service") != F.col("known.service"), finding(True, as_other, shown)),
+        (sized & (F.col("row.bytes") != F.col("known.bytes")), finding(True, other_size, shown)),
+    )
+
+
+def timestamps(silver: Silver) -> Iterable[DataFrame]:
+    """000 §5.1: they grow along a ring, and along a processor's originations whatever fails between."""
+    yield _along_rings(silver)
+    yield _along_originators(silver)
+    delivered = silver.deliveries.select("run", "message", row().alias("row"))
+    text = F.format_string(
+        "Node %s delivered %s with timestamp %s, and it was originated with %s.",
+        *("row.node", "message", "row.timestamp", "source.timestamp"),
+    )
+    changed = F.col("source.timestamp") != F.col("row.timestamp")
+    yield failing(
+        delivered.join(sources(silver), ["run", "message"]),
+        (changed, finding(True, text, evidence("source", "row"))),
+    )
+
+
+def _along_rings(silver: Silver) -> DataFrame:
+    along = Window.partitionBy("run", "ring").orderBy("seq")
+    pairs = silver.slots.withColumns({"before": F.lag("row").over(along), "place": F.lag("seq").over(along)})
+    text = F.format_string(
+        "On ring %s message %s at %s has timestamp %s, no later than %s of %s at %s.",
+        *("ring", "row.message", "seq", "row.timestamp", "before.timestamp", "before.message", "place"),
+    )
+    no_later = F.col("row.timestamp") <= F.col("before.timestamp")
+    return failing(pairs, (no_later, finding(True, text, evidence("before", "row"))))
+
+
+def _along_originators(silver: Silver) -> DataFrame:
+    along = Window.partitionBy("run", "node").orderBy("row.step")
+    mine = silver.originations.where("stay > 0").select("run", "node", row().alias("row"))
+    pairs = mine.withColumn("before", F.lag("row").over(along))
+    text = F.format_string(
+        "Node %s gave %s timestamp %s, no later than %s of %s before it.",
+        *("node", "row.message", "row.timestamp", "before.timestamp", "before.message"),
+    )
+    no_later = F.col("row.timestamp") <= F.col("before.timestamp")
+    return failing(pairs, (no_later, finding(True, text, evidence("before", "row"))))

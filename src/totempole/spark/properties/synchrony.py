@@ -1,0 +1,171 @@
+"""Reliable delivery by configuration: 000 §3.5, theorems 4.8 to 4.10. The oracle is `checkers.reliable`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from totempole.spark.findings import evidence, finding, reason
+from totempole.spark.properties.absent import absent
+from totempole.spark.properties.sources import sources
+from totempole.spark.properties.undelivered import undelivered
+from totempole.spark.silver import Silver
+
+_STAY = ("run", "node", "life", "stay")
+SHOWN_MAX = 10
+"""Rows that show one difference between two nodes, as the check has it."""
+
+
+def all_messages_absent_change(silver: Silver) -> Iterable[DataFrame]:
+    """Theorem 4.8. Whoever stays in a configuration delivers all that is originated in it."""
+    staying = silver.stays.where("open and regular").select(*_STAY, "name", "members")
+    yield _left_no_trace(silver, staying)
+    missing = undelivered(silver, staying.drop("members")).join(silver.terms, "run")
+    origin = F.when(F.col("row.origin") != 0, F.col("row.origin")).otherwise(F.col("row.node"))
+    text = F.format_string(
+        "Node %d stayed in %s and never delivered %s of node %d.", "node", "name", "row.message", origin
+    )
+    yield missing.select("run", *finding(F.col("complete"), text, evidence("row"), F.array("node")))
+
+
+def delivery_in_origin_configuration(silver: Silver) -> Iterable[DataFrame]:
+    """Theorem 4.9. In the configuration of its ring, or in the transitional one right after it."""
+    delivered = silver.events.where("kind = 'deliver'").withColumns(
+        {"home": F.coalesce("stay_ring", F.lit("")), "row": F.struct("node", "step", "message")}
+    )
+    nowhere = F.format_string("Node %d delivered %s in no configuration at all.", "node", "message")
+    yield delivered.where("stay = 0").select("run", *finding(True, nowhere, evidence("row")))
+    elsewhere = F.format_string(
+        "Node %d delivered %s of ring %s in %s, when it was in %s of ring %s.",
+        *("node", "message", "ring", "configuration", "stay_name", "home"),
+    )
+    wrong = delivered.where("stay > 0 and (ring != home or configuration != stay_name)")
+    yield wrong.select("run", *finding(True, elsewhere, evidence("row")))
+
+
+def transitional_delivery(silver: Silver) -> Iterable[DataFrame]:
+    """000 §4.3, figure 4.15: by the end of a transitional configuration, all that its members originated."""
+    passing = silver.stays.where("not regular and before.regular")
+    yield _left_no_trace(silver, passing.select("run", "name", "members"))
+    left = passing.where("after is not null or not ended").select(
+        *("run", "node", "life", F.col("before.stay").alias("stay"), F.col("before.name").alias("name")),
+        *("members", "change", F.col("name").alias("following")),
+        F.col("after").isNotNull().alias("moved_on"),
+    )
+    missing = (
+        undelivered(silver, left)
+        .withColumn("message", F.col("row.message"))
+        .join(sources(silver), ["run", "message"])
+        .where("array_contains(members, source.node)")
+        .join(silver.terms, "run")
+    )
+    text = F.format_string(
+        "Node %d ended the transitional configuration %s without having delivered %s of its member %d.",
+        *("node", "following", "message", "source.node"),
+    )
+    due = F.col("moved_on") | F.col("complete")
+    yield missing.select("run", *finding(due, text, evidence("source", "change"), F.array("node")))
+
+
+def same_messages_in_consecutive_configurations(silver: Silver) -> Iterable[DataFrame]:
+    """Theorem 4.10, virtual synchrony: who moves from C1 to C2 together delivered the same set in C1.
+
+    Each is compared with the first who moved so.
+    """
+    yield _told_apart(_differences(silver))
+    yield _open_moves(silver)
+
+
+def _differences(silver: Silver) -> DataFrame:
+    """run, name, next, first, other, rows: deliveries that only one of the two has, the first's before."""
+    who = F.struct("node", "life", "stay")
+    together = Window.partitionBy("run", "name", "next")
+    moves = (
+        silver.stays.where("after is not null")
+        .select("run", "name", F.col("after.name").alias("next"), who.alias("who"))
+        .withColumn("movers", F.array_sort(F.collect_list("who").over(together)))
+    )
+    row = F.struct("node", "step", "message")
+    rows = silver.events.where("kind = 'deliver'").select(
+        "run", "message", who.alias("who"), row.alias("row")
+    )
+    messages = (
+        rows.join(moves, ["run", "who"])
+        .groupBy("run", "name", "next", "message")
+        .agg(F.first("movers").alias("movers"), F.collect_list(F.struct("who", "row")).alias("told"))
+    )
+    odd = messages.select(
+        "run", "name", "next", F.col("movers")[0].alias("first"), F.explode(_odd()).alias("odd")
+    )
+    listed = F.array_sort(F.collect_list(F.struct("odd.turn", "odd.row.step", "odd.row")))
+    return odd.groupBy("run", "name", "next", "first", F.col("odd.other").alias("other")).agg(
+        F.transform(F.slice(listed, 1, SHOWN_MAX), lambda one: one["row"]).alias("rows")
+    )
+
+
+def _odd() -> Column:
+    """Of one message: who differs from the first, and the rows that show it, as (other, turn, row).
+
+    Either the first delivered it, and others did not; or the first did not, and others did.
+    """
+    first = F.col("movers")[0]
+    mine = F.filter("told", lambda one: one["who"] == first)
+    deliverers = F.transform("told", lambda one: one["who"])
+    lacking = F.array_except("movers", deliverers)
+
+    def shown(other: Column, turn: int, row: Column) -> Column:
+        return F.struct(other.alias("other"), F.lit(turn).alias("turn"), row.alias("row"))
+
+    missed = F.transform(lacking, lambda other: F.transform(mine, lambda one: shown(other, 1, one["row"])))
+    extra = F.transform("told", lambda one: shown(one["who"], 2, one["row"]))
+    return F.when(F.array_contains(deliverers, first), F.flatten(missed)).otherwise(extra)
+
+
+def _told_apart(found: DataFrame) -> DataFrame:
+    one = F.col("rows")[0]
+    text = F.format_string(
+        "Nodes %d and %d moved from %s to %s together, but only node %d delivered %s in %s.",
+        *("first.node", "other.node", "name", "next", one["node"], one["message"], "name"),
+    )
+    return found.select("run", *finding(True, text, F.col("rows"), F.array("first.node", "other.node")))
+
+
+def _open_moves(silver: Silver) -> DataFrame:
+    """Members of the next configuration that left no trace, or may yet follow."""
+    first_told = Window.partitionBy("run", "name").orderBy("node", "change.step")
+    moves = (
+        silver.stays.withColumn("company", F.first("members").over(first_told))
+        .where("before is not null")
+        .select("run", F.col("before.name").alias("name"), F.col("name").alias("next"), "company")
+        .distinct()
+    )
+    each = moves.withColumn("member", F.explode("company")).drop("company")
+    nodes = (
+        silver.bronze.select("run", F.col("node").alias("member"))
+        .distinct()
+        .withColumn("traced", F.lit(True))
+    )
+    waiting = silver.stays.where("open").select(
+        "run", F.col("node").alias("member"), F.col("name").alias("stays_in")
+    )
+    doubtful = (
+        each.join(nodes, ["run", "member"], "left")
+        .join(waiting, ["run", "member"], "left")
+        .join(silver.terms, "run")
+        .where("traced is null or (not complete and stays_in = name)")
+    )
+    text = F.when(F.col("traced").isNull(), F.format_string(_NO_TRACE, "member", "next")).otherwise(
+        F.format_string("Node %d may yet follow from %s to %s.", "member", "name", "next")
+    )
+    return doubtful.select("run", *reason(text)).distinct()
+
+
+_NO_TRACE = "Node %d of configuration %s left no trace."
+
+
+def _left_no_trace(silver: Silver, companies: DataFrame) -> DataFrame:
+    text = F.format_string(_NO_TRACE, "member", "name")
+    missing = absent(silver, companies.select("run", "name", "members").distinct())
+    return missing.select("run", *reason(text)).distinct()

@@ -1,0 +1,163 @@
+"""The tables on disk: bronze, silver and gold, each partitioned by run.
+
+    DIR/bronze/events/run=…           raw events
+    DIR/silver/messages/run=…         one row for each message: originated, received and delivered, by whom
+    DIR/silver/configurations/run=…   one row for each configuration that a node installed
+    DIR/silver/token_visits/run=…     one row for each visit of the token (traces of level `protocol`)
+    DIR/gold/verdicts/run=…           run, property, outcome, count
+    DIR/gold/findings/run=…           violations with nodes, messages and steps; why something is undecided
+    DIR/sources.parquet               the trace files that they were made of, with size and time
+
+A run is made anew, whole, when one of its files is new or has changed: what was there of it is removed first.
+The list of sources is written last, so that work that was cut short is done again.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from totempole.checkers.terms import Terms
+from totempole.spark.bronze import read_events
+from totempole.spark.findings import SCHEMA as FINDINGS
+from totempole.spark.findings import VERDICTS
+from totempole.spark.lifecycles import configurations, messages, token_visits
+from totempole.spark.schema import EVENTS
+from totempole.spark.silver import Silver
+from totempole.spark.terms import terms_of, terms_table
+from totempole.spark.verify import Tell, verify
+from totempole.trace.reader import read_trace
+
+SILVER: dict[str, Callable[[Silver], DataFrame]] = {
+    "messages": messages,
+    "configurations": configurations,
+    "token_visits": token_visits,
+}
+
+_SCHEMAS: dict[str, StructType | str] = {
+    "bronze/events": EVENTS,
+    "gold/verdicts": VERDICTS,
+    "gold/findings": FINDINGS,
+}
+
+Stamp = tuple[int, int]
+"""A file's size and time of change."""
+
+
+class Tables:
+    def __init__(self, spark: SparkSession, directory: Path) -> None:
+        self.directory = directory
+        self._spark = spark
+
+    def read(self, name: str) -> DataFrame:
+        """One of the tables, as `silver/messages`."""
+        reader = self._spark.read
+        if name in _SCHEMAS:  # also of a table that has no rows
+            reader = reader.schema(_SCHEMAS[name])
+        return reader.parquet(str(self.directory / name))
+
+    def update(
+        self,
+        files: Sequence[Path],
+        known: Mapping[str, Terms],
+        otherwise: Terms,
+        tell: Tell = lambda done, note: None,
+    ) -> list[str]:
+        """The runs that were made anew."""
+        stamps = {str(file): _stamp(file) for file in files}
+        sources = self._sources()
+        changed = [file for file, stamp in stamps.items() if sources.get(file, (None,))[0] != stamp]
+        if not changed:
+            return []
+        runs = {file: told[1] for file, told in sources.items() if file in stamps}
+        stale = {run for file in changed for run in runs.get(file, ())}
+        runs |= self._runs_in(changed)
+        anew = sorted(stale | {run for file in changed for run in runs[file]})
+        self._make(
+            anew, [Path(file) for file in stamps if set(runs[file]) & set(anew)], known, otherwise, tell
+        )
+        self._save_sources({file: (stamp, runs[file]) for file, stamp in stamps.items()})
+        return anew
+
+    def _make(
+        self,
+        runs: list[str],
+        files: Sequence[Path],
+        known: Mapping[str, Terms],
+        otherwise: Terms,
+        tell: Tell,
+    ) -> None:
+        self._remove(set(runs))
+        few = F.broadcast(self._spark.createDataFrame([(run,) for run in runs], "run string"))
+        self._write("bronze/events", read_events(self._spark, files).join(few, "run", "left_semi"))
+        events = self.read("bronze/events").join(few, "run", "left_semi")
+        terms = terms_of(events, terms_table(self._spark, known), otherwise).persist()
+        silver = Silver(events, terms)
+        for name, make in SILVER.items():
+            self._write(f"silver/{name}", make(silver))
+        judged = verify(events, terms, tell)
+        self._write("gold/verdicts", judged.verdicts)
+        self._write("gold/findings", judged.findings)
+        terms.unpersist()
+
+    def _remove(self, runs: set[str]) -> None:
+        """A run that has no findings any more would otherwise keep the old ones."""
+        for place in self.directory.glob("*/*/run=*"):
+            if unquote(place.name.removeprefix("run=")) in runs:
+                shutil.rmtree(place)
+
+    def _write(self, name: str, rows: DataFrame) -> None:
+        ordered = rows.repartition("run").sortWithinPartitions("run")
+        ordered.write.partitionBy("run").mode("overwrite").parquet(str(self.directory / name))
+
+    def _runs_in(self, files: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        names = self._spark.createDataFrame([(file,) for file in files], "file string")
+        spread = names.repartition(min(len(files), 64))
+        found: dict[str, list[str]] = {file: [] for file in files}
+        for row in spread.mapInArrow(_runs_of, "file string, run string").collect():
+            found[row["file"]].append(row["run"])
+        return {file: tuple(sorted(runs)) for file, runs in found.items()}
+
+    def _sources(self) -> dict[str, tuple[Stamp, tuple[str, ...]]]:
+        file = self.directory / "sources.parquet"
+        if not file.exists():
+            return {}
+        rows = pq.read_table(file).to_pylist()
+        return {row["file"]: ((row["bytes"], row["changed_ns"]), tuple(row["runs"])) for row in rows}
+
+    def _save_sources(self, sources: Mapping[str, tuple[Stamp, tuple[str, ...]]]) -> None:
+        rows = [
+            {"file": file, "bytes": stamp[0], "changed_ns": stamp[1], "runs": list(runs)}
+            for file, (stamp, runs) in (self._sources() | dict(sources)).items()
+        ]
+        partial = self.directory / f".sources.{os.getpid()}"
+        pq.write_table(pa.Table.from_pylist(rows), partial)
+        os.replace(partial, self.directory / "sources.parquet")
+
+
+def _stamp(file: Path) -> Stamp:
+    status = file.stat()
+    return status.st_size, status.st_mtime_ns
+
+
+def _runs_of(batches: Iterator[Any]) -> Iterator[Any]:
+    for batch in batches:
+        for file in batch.column("file").to_pylist():
+            path = Path(file)
+            if path.suffix == ".parquet":
+                runs = set(
+                    pq.read_table(path, columns=["run"], partitioning=None).column("run").unique().to_pylist()
+                )
+            else:
+                runs = {row.run for row in read_trace(path)}
+            yield pa.RecordBatch.from_pydict({"file": [file] * len(runs), "run": sorted(runs)})

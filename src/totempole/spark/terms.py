@@ -1,0 +1,47 @@
+"""What is known of each run beside its rows, as a table: `checkers.Terms` for Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from totempole.checkers.terms import Terms
+
+SCHEMA = (
+    "run string, complete boolean, same_clock boolean, "
+    "expectation struct<at_us:bigint,groups:array<array<bigint>>,bound_us:bigint>"
+)
+
+
+def terms_table(spark: SparkSession, known: Mapping[str, Terms]) -> DataFrame:
+    rows = [(run, terms.complete, terms.same_clock, _expectation(terms)) for run, terms in known.items()]
+    return spark.createDataFrame(rows, SCHEMA)
+
+
+def terms_of(runs: DataFrame, known: DataFrame, otherwise: Terms) -> DataFrame:
+    """A row for each run: what is known of it, or else what holds for all."""
+    found = runs.select("run").distinct().join(F.broadcast(known), "run", "left")
+    return found.select(
+        "run",
+        F.coalesce("complete", F.lit(otherwise.complete)).alias("complete"),
+        F.coalesce("same_clock", F.lit(otherwise.same_clock)).alias("same_clock"),
+        F.coalesce("expectation", _literal(otherwise)).alias("expectation"),
+    )
+
+
+def _expectation(terms: Terms) -> tuple[int, list[list[int]], int] | None:
+    wanted = terms.expectation
+    if wanted is None:
+        return None
+    return wanted.at_us, [sorted(group) for group in wanted.groups], wanted.bound_us
+
+
+def _literal(terms: Terms) -> Column:
+    kind = "struct<at_us:bigint,groups:array<array<bigint>>,bound_us:bigint>"
+    values = _expectation(terms)
+    if values is None:
+        return F.lit(None).cast(kind)
+    at_us, groups, bound_us = values
+    return F.struct(F.lit(at_us), F.lit(groups), F.lit(bound_us)).cast(kind)

@@ -1,0 +1,138 @@
+"""The job of `totem verify`: from trace files to what a person reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from totempole.checkers.terms import Terms
+from totempole.checkers.terms_file import read_terms
+from totempole.checkers.verdict import LISTED_MAX, Outcome
+from totempole.errors import TraceError
+from totempole.spark.bronze import damage, find_files, read_events
+from totempole.spark.oracle import judge_runs
+from totempole.spark.silver import Silver
+from totempole.spark.tables import Tables
+from totempole.spark.terms import terms_of, terms_table
+from totempole.spark.verify import Tell, absentees, outcomes, verify
+
+LISTED = 1_000
+"""Findings that are brought to the driver. The tables have all of them."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    runs: int
+    events: int
+    outcomes: Mapping[str, Mapping[str, int]]
+    """For each property how many runs have which outcome."""
+    listed: list[dict[str, Any]]
+    """Findings, violations first."""
+    absent: list[tuple[str, int]]
+    """Runs and nodes: members of configurations that left no trace."""
+    disagreements: list[str] = field(default_factory=list)
+    """Where the checkers say otherwise."""
+
+    @property
+    def holds(self) -> bool:
+        violated = any(counts.get(Outcome.VIOLATED, 0) for counts in self.outcomes.values())
+        return not (violated or self.absent or self.disagreements)
+
+
+def judge_files(
+    spark: SparkSession,
+    paths: Sequence[Path],
+    otherwise: Terms,
+    *,
+    runs: Sequence[str] | None = None,
+    oracle: bool = False,
+    tables: Path | None = None,
+    tell: Tell = lambda done, note: None,
+) -> Judged:
+    """`otherwise`: what holds of runs of which no file tells the terms."""
+    files = find_files(paths)
+    try:
+        known = {run: terms for path in paths if path.is_dir() for run, terms in read_terms(path).items()}
+        if tables is not None:
+            kept = Tables(spark, tables)
+            kept.update(files, known, otherwise, tell)
+            return _from_tables(kept, runs)
+        events = _chosen(read_events(spark, files), runs)
+        terms = terms_of(events, terms_table(spark, known), otherwise).persist()
+        return judge(events, terms, oracle=oracle, tell=tell)
+    except PySparkException as error:
+        found = damage(error)
+        if found is None:
+            raise
+        raise found from None
+
+
+def _from_tables(tables: Tables, runs: Sequence[str] | None) -> Judged:
+    events = _chosen(tables.read("bronze/events"), runs)
+    few = F.broadcast(events.select("run").distinct())
+    verdicts = tables.read("gold/verdicts").join(few, "run", "left_semi")
+    rows = tables.read("gold/findings").join(few, "run", "left_semi")
+    return Judged(
+        runs=verdicts.select("run").distinct().count(),
+        events=events.count(),
+        outcomes=outcomes(verdicts),
+        listed=_first(rows),
+        absent=absentees(Silver(events, verdicts)),
+    )
+
+
+def judge(
+    events: DataFrame, terms: DataFrame, *, oracle: bool = False, tell: Tell = lambda done, note: None
+) -> Judged:
+    verification = verify(events, terms, tell)
+    disagreements = _compare(verification.verdicts, judge_runs(events, terms)) if oracle else []
+    return Judged(
+        runs=terms.count(),
+        events=events.count(),
+        outcomes=outcomes(verification.verdicts),
+        listed=_first(verification.findings),
+        absent=absentees(Silver(events, terms)),
+        disagreements=disagreements,
+    )
+
+
+def _chosen(events: DataFrame, runs: Sequence[str] | None) -> DataFrame:
+    if not runs:
+        return events
+    chosen = events.where(F.col("run").isin(*runs))
+    there = {row["run"] for row in chosen.select("run").distinct().collect()}
+    for run in runs:
+        if run not in there:
+            raise TraceError(f"--run {run}: no events of this run in the traces")
+    return chosen
+
+
+def _compare(mine: DataFrame, theirs: DataFrame) -> list[str]:
+    """Verdicts on which Spark's statements and the checkers do not agree."""
+    checkers = theirs.select(
+        "run", "property", F.col("outcome").alias("other"), F.col("count").alias("others")
+    )
+    both = mine.join(checkers, ["run", "property"], "full")
+    different = both.where("not (outcome <=> other and count <=> others)").orderBy("run", "property")
+    return [
+        f"run {row['run']}, {row['property']}: {row['other']} ({row['others']}) and not {row['outcome']} "
+        f"({row['count']})"
+        for row in different.limit(LISTED_MAX).collect()
+    ]
+
+
+def _first(rows: DataFrame) -> list[dict[str, Any]]:
+    chosen = rows.orderBy(~F.col("violated"), "run", "property").limit(LISTED)
+    return [_plain(row) for row in chosen.collect()]
+
+
+def _plain(row: Any) -> dict[str, Any]:
+    found: dict[str, Any] = row.asDict()
+    found["steps"] = [(step["node"], step["step"]) for step in row["steps"]]
+    return found

@@ -1,0 +1,111 @@
+"""Events of groups drawn blindly from few values, so that all that can collide does: no run is like this, but
+where two judges order, count or name things differently, these show it."""
+
+from __future__ import annotations
+
+from random import Random
+
+from tracebuilder import TraceBuilder
+
+from totempole.trace.schema import Row
+
+EVENTS_MAX = 90
+NODES = (1, 2)
+NAMES = ("1.1.1", "1.1.2", "2.1.1", "2.1.2", "3.1.1")
+"""The last one's node leaves no trace."""
+RINGS = ("8@1", "12@1")
+CONFIGURATIONS = ("8@1", "10@1", "12@1", "14@2")
+"""Two regular ones, one transitional, and one that nobody installs."""
+
+
+def noise(seed: int) -> list[Row]:
+    chance = Random(seed)
+    trace = TraceBuilder()
+    trace.form(*NODES)
+    trace.transitional("10@1", NODES)
+    trace.regular("12@1", NODES)
+    packets = [trace.originate(chance.choice(NODES), seq=seq) for seq in (1, 2)]
+    for packet in packets:
+        trace.receive(packet, *chance.sample(NODES, chance.choice((0, 1, 1))))
+    for _ in range(chance.randint(10, EVENTS_MAX)):
+        process = chance.choice(NAMES[:4])
+        kind = chance.choice(tuple(_TELL))
+        trace.row(int(process[0]), kind, process=process, **_TELL[kind](chance))
+        trace.rows[-1] = trace.rows[-1]._replace(layer="groups", at_us=chance.randrange(300))
+    return trace.rows
+
+
+def _connection(chance: Random) -> dict[str, object]:
+    return {"detail": chance.choice(("connect", "disconnect"))}
+
+
+def _join(chance: Random) -> dict[str, object]:
+    return {"group": chance.choice("gh"), "detail": chance.choice(("", "donor", "wants_state"))}
+
+
+def _leave(chance: Random) -> dict[str, object]:
+    return {"group": chance.choice("gh")}
+
+
+def _message(chance: Random) -> dict[str, object]:
+    return {
+        "message": f"{chance.choice(NAMES)}:{chance.randint(1, 4)}",
+        "group": chance.choice(("g", "h", "g,h", "h,g", "x")),
+        "count": chance.choice((1, 1, 2, 3)),
+        "bytes": chance.choice((1, 1, 1, 2)),
+        "service": chance.choice(("agreed", "agreed", "safe")),
+        "configuration": chance.choice(CONFIGURATIONS),
+    }
+
+
+def _place(chance: Random) -> dict[str, object]:
+    return {"ring": chance.choice(RINGS), "seq": chance.randint(1, 3)}
+
+
+def _send(chance: Random) -> dict[str, object]:
+    return {**_message(chance), "detail": chance.choice(("ab", "ab", "ab", "-"))}
+
+
+def _deliver(chance: Random) -> dict[str, object]:
+    detail = f"{chance.randint(0, 1)} {chance.choice(('ab', 'ab', 'ab', 'cd', '-'))}"
+    return {**_message(chance), **_place(chance), "origin": chance.randint(1, 2), "detail": detail}
+
+
+def _view(chance: Random) -> dict[str, object]:
+    changed = chance.choice(("configuration", "configuration", "join", "leave"))
+    members, together = (",".join(sorted(_some(chance))) for _ in range(2))
+    return {
+        **_place(chance),
+        "group": chance.choice("gh"),
+        "configuration": chance.choice(CONFIGURATIONS),
+        "configuration_kind": chance.choice(("regular", "regular", "transitional")),
+        "detail": f"{chance.randint(0, 1)} {changed} members={members} together={together}",
+    }
+
+
+def _some(chance: Random) -> list[str]:
+    return chance.sample(NAMES, chance.randint(0, 4))
+
+
+def _safe(chance: Random) -> dict[str, object]:
+    return {**_message(chance), **_place(chance), "detail": str(chance.randint(0, 1))}
+
+
+def _state(chance: Random) -> dict[str, object]:
+    what, other = chance.choice(("asked", "given", "begins", "last")), chance.choice(NAMES)
+    words = [what, "0", other, chance.choice(("ab", "cd", "-"))]
+    if chance.random() < 0.3:
+        words = [chance.choice(("prefix", "state")), "0", chance.choice(("ab", "cd"))]
+    return {**_place(chance), "group": "g", "detail": " ".join(words)}
+
+
+_TELL = {
+    "process": _connection,
+    "group_join": _join,
+    "group_leave": _leave,
+    "group_send": _send,
+    "group_deliver": _deliver,
+    "group_view": _view,
+    "group_safe": _safe,
+    "group_state": _state,
+}

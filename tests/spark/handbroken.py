@@ -1,0 +1,50 @@
+"""The traces that tests/checkers breaks by hand, each with the terms under which it judges them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
+
+from agreement import Runs
+
+from totempole.checkers import Report, check
+from totempole.checkers.terms import Terms
+from totempole.trace.schema import Row
+
+
+def runs_of(module: ModuleType) -> Runs:
+    """All that the tests of this module give to `check`, as test-1, test-2, …"""
+    runs: dict[str, tuple[list[Row], Terms]] = {}
+    for name, test in vars(module).copy().items():
+        if name.startswith("test_"):
+            for number, judged in enumerate(_judged(module, test), 1):
+                runs[f"{name}-{number}"] = judged
+    return runs
+
+
+def _judged(module: ModuleType, test: Callable[..., None]) -> Iterator[tuple[list[Row], Terms]]:
+    seen: list[tuple[list[Row], Terms]] = []
+
+    def listening(rows: list[Row], complete: bool = False, **known: Any) -> Report:
+        seen.append((list(rows), Terms(complete, known.get("same_clock", True), known.get("expectation"))))
+        return check(rows, complete, **known)
+
+    true_check = vars(module)["check"]
+    vars(module)["check"] = listening
+    try:
+        for arguments in _cases(test):
+            test(**arguments)
+    finally:
+        vars(module)["check"] = true_check
+    yield from seen
+
+
+def _cases(test: Callable[..., None]) -> Iterator[dict[str, Any]]:
+    """One for each value that the test takes; most take none."""
+    marks = [mark for mark in getattr(test, "pytestmark", []) if mark.name == "parametrize"]
+    if not marks:
+        yield {}
+        return
+    name, values = marks[0].args
+    yield from ({name: value} for value in values)

@@ -1,0 +1,83 @@
+"""Spark's verdicts and the checkers': the same for each property, of good runs and of every mutant's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from agreement import Runs, silver_of, verdicts_of
+from pyspark.sql import SparkSession
+from verifiedruns import broken_runs, clean_runs
+
+from totempole.checkers.verdict import LISTED_MAX, Outcome, Verdict
+from totempole.spark import suspicion
+from totempole.spark.oracle import judge_runs
+from totempole.spark.silver import Silver
+from totempole.spark.verify import NAMES, verify
+
+
+@pytest.fixture(scope="module")
+def runs() -> Runs:
+    return {**clean_runs(), **broken_runs()}
+
+
+@pytest.fixture(scope="module")
+def silver(spark: SparkSession, runs: Runs) -> Iterator[Silver]:
+    made = silver_of(spark, runs)
+    yield made
+    made.bronze.unpersist()
+
+
+@pytest.fixture(scope="module")
+def checkers(runs: Runs) -> dict[tuple[str, str], Verdict]:
+    return verdicts_of(runs, NAMES)
+
+
+@pytest.fixture(scope="module")
+def suspects(silver: Silver) -> set[tuple[str, str]]:
+    rows = suspicion.Suspicion(silver).settled().suspects().collect()
+    return {(row["run"], row["property"]) for row in rows}
+
+
+def test_both_say_the_same_and_name_the_same(
+    silver: Silver, checkers: dict[tuple[str, str], Verdict]
+) -> None:
+    judged = verify(silver.bronze, silver.terms)
+    mine = {
+        (row["run"], row["property"]): (row["outcome"], row["count"]) for row in judged.verdicts.collect()
+    }
+    assert {key: (verdict.outcome.value, verdict.count) for key, verdict in checkers.items()} == mine
+    named: dict[tuple[str, str], list[object]] = {key: [] for key in checkers}
+    for row in judged.findings.where("violated").collect():
+        named[row["run"], row["property"]].append((tuple(row["nodes"]), sorted(row["messages"])))
+    for key, verdict in checkers.items():
+        if verdict.count <= LISTED_MAX:
+            theirs = [(violation.nodes, sorted(violation.messages)) for violation in verdict.violations]
+            assert sorted(named[key], key=str) == sorted(theirs, key=str), key
+
+
+def test_nothing_is_cleared_that_does_not_hold(
+    suspects: set[tuple[str, str]], checkers: dict[tuple[str, str], Verdict]
+) -> None:
+    doubtful = {key for key, verdict in checkers.items() if verdict.outcome is not Outcome.HOLDS}
+    assert {key for key in doubtful if key[1] in suspicion.PROPERTIES} <= suspects
+
+
+def test_good_runs_are_mostly_cleared(suspects: set[tuple[str, str]]) -> None:
+    """Or the test before would be true of one that suspects everything."""
+    good = [run for run in clean_runs() if run.endswith("complete")]
+    cleared = [(run, name) for run in good for name in suspicion.PROPERTIES if (run, name) not in suspects]
+    assert len(cleared) > 0.8 * len(good) * len(suspicion.PROPERTIES)
+
+
+def test_the_oracle_on_executors_is_the_oracle(
+    silver: Silver, checkers: dict[tuple[str, str], Verdict]
+) -> None:
+    found = {(row["run"], row["property"]): row for row in judge_runs(silver.bronze, silver.terms).collect()}
+    assert found.keys() == checkers.keys()
+    for key, verdict in checkers.items():
+        row = found[key]
+        assert (row["outcome"], row["count"]) == (verdict.outcome.value, verdict.count)
+        assert [violation["text"] for violation in row["violations"]] == [
+            violation.text for violation in verdict.violations
+        ]
