@@ -20,7 +20,9 @@ SHUFFLE_PARTITIONS = 2
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """Small, quick to start, and with retries of tasks as on a cluster."""
-    os.environ["SPARK_SUBMIT_OPTS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    os.environ["SPARK_SUBMIT_OPTS"] = (
+        "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=256m"
+    )
     session = build_session(
         "totempole tests",
         "local[2,3]",

@@ -72,19 +72,25 @@ def _deliver(chance: Random) -> dict[str, object]:
 
 
 def _view(chance: Random) -> dict[str, object]:
-    changed = chance.choice(("configuration", "configuration", "join", "leave"))
+    """Often of the same few, or nobody would ever go together with another."""
     members, together = (",".join(sorted(_some(chance))) for _ in range(2))
-    return {
+    columns: dict[str, object] = {
         **_place(chance),
-        "group": chance.choice("gh"),
         "configuration": chance.choice(CONFIGURATIONS),
-        "configuration_kind": chance.choice(("regular", "regular", "transitional")),
-        "detail": f"{chance.randint(0, 1)} {changed} members={members} together={together}",
+        "configuration_kind": chance.choice(("regular", "transitional")),
     }
+    changed = chance.choice(("configuration", "configuration", "join", "leave"))
+    if chance.random() < 0.7:
+        seq = chance.randint(1, 3)
+        columns = {"ring": "8@1", "seq": seq, "configuration": "8@1", "configuration_kind": "regular"}
+        changed = "configuration" if seq == 1 else "join"
+    detail = f"{chance.choice((0, 0, 0, 1))} {changed} members={members} together={together}"
+    return {**columns, "group": chance.choice("ggh"), "detail": detail}
 
 
 def _some(chance: Random) -> list[str]:
-    return chance.sample(NAMES, chance.randint(0, 4))
+    at_random = chance.sample(NAMES, chance.randint(0, 4))
+    return chance.choice((list(NAMES[:4]), list(NAMES[:4]), ["1.1.1", "2.1.1"], at_random, at_random))
 
 
 def _safe(chance: Random) -> dict[str, object]:

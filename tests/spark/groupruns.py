@@ -13,6 +13,7 @@ import test_group_settling
 import test_group_views
 from agreement import Runs, silver_of
 from groupbuilder import GroupBuilder
+from groupnoise import noise
 from handbroken import runs_of
 from idealgroups import IdealGroups
 from pyspark.sql import SparkSession
@@ -40,6 +41,7 @@ CAUGHT = (
 CLEAN_SEEDS = (5, 11, 19)
 SPOILT_SEEDS = range(60)
 WANDERERS = range(12)
+NOISE = range(60)
 
 Known = dict[str, tuple[list[Row], Terms]]
 
@@ -52,6 +54,7 @@ def group_runs() -> Runs:
         **_mutants(),
         **{f"wanderer {seed}": (wanderer(seed), Terms()) for seed in WANDERERS},
         **_spoilt(),
+        **{f"noise {seed}": (noise(seed), _terms_of_noise(seed)) for seed in NOISE},
     }
 
 
@@ -139,6 +142,11 @@ def wanderer(seed: int) -> list[Row]:
         else:
             trace.tell(what, process, group="g", detail="")
     return trace.rows
+
+
+def _terms_of_noise(seed: int) -> Terms:
+    parts = ((1, 2),) if seed % 3 else ((1,), (2, 3))
+    return Terms(seed % 5 > 0, seed % 4 > 0, Liveness(0, parts, 0) if seed % 7 else None)
 
 
 def _spoilt() -> Known:

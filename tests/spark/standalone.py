@@ -23,6 +23,9 @@ READY_S = 120.0
 """A cluster is up in ten seconds; a machine at work on much else may take longer."""
 POLL_S = 0.1
 
+MASTER = "org.apache.spark.deploy.master.Master"
+WORKER = "org.apache.spark.deploy.worker.Worker"
+
 
 class Member:
     """A master or a worker, and what it writes."""
@@ -30,13 +33,15 @@ class Member:
     def __init__(self, name: str, directory: Path, *command: str) -> None:
         self.name = name
         self.log = directory / f"{name}.log"
+        self.scratch = directory / name
+        """Where its executors put what they pass on."""
         launcher = Path(pyspark.__file__).parent / "bin" / "spark-class"
         with self.log.open("w") as log:
             self._process = subprocess.Popen(
                 [str(launcher), *command],
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env=_environment(directory / name),
+                env=_environment(self.scratch),
                 start_new_session=True,
             )
 
@@ -59,38 +64,52 @@ class Member:
 
 
 class Cluster:
-    def __init__(self, master: Member, url: str, workers: list[Member]) -> None:
-        self.master = master
-        self.url = url
-        self.workers = workers
+    """`url` is the master's. All members are ended with `ends`."""
+
+    def __init__(self, directory: Path, ends: ExitStack) -> None:
+        self._directory = directory
+        self._ends = ends
+        self._workers = 0
+        self.master = self._started("master", MASTER, "--port", "0")
+        self.url = self.master.wait_for(r"Starting Spark master at (spark://\S+)")
+
+    @property
+    def users_environment(self) -> dict[str, str]:
+        """For commands that use the cluster: sized for tables of a few thousand rows, and tidy."""
+        conf, scratch = self._directory / "conf", self._directory / "scratch"
+        for directory in (conf, scratch):
+            directory.mkdir(exist_ok=True)
+        (conf / "spark-defaults.conf").write_text("spark.sql.shuffle.partitions 2\n")
+        return os.environ | {
+            "SPARK_CONF_DIR": str(conf),
+            "TOTEM_SPARK_MEMORY": "1g",
+            "TOTEM_SPARK_SCRATCH": str(scratch),
+        }
+
+    def add_worker(self) -> Member:
+        """One more, of one core."""
+        self._workers += 1
+        name = f"worker-{self._workers}"
+        work = self._directory / f"{name}-work"
+        sizes = ("--cores", "1", "--memory", "1g", "--work-dir", str(work))
+        worker = self._started(name, WORKER, *sizes, self.url)
+        worker.wait_for(r"(Successfully registered with master)")
+        return worker
+
+    def _started(self, name: str, what: str, *options: str) -> Member:
+        member = Member(name, self._directory, what, "--host", "127.0.0.1", "--webui-port", "0", *options)
+        self._ends.callback(member.kill)
+        return member
 
 
 @contextmanager
-def standalone(directory: Path, workers: int = 2) -> Iterator[Cluster]:
-    """A master on a port of its own choice and workers of one core each, while the block lasts."""
+def standalone(directory: Path, workers: int) -> Iterator[Cluster]:
+    """A master on a port of its own choice and workers, while the block lasts."""
     with ExitStack() as ends:
-        master = Member(
-            "master", directory, "org.apache.spark.deploy.master.Master", *_on_loopback(), "--port", "0"
-        )
-        ends.callback(master.kill)
-        url = master.wait_for(r"Starting Spark master at (spark://\S+)")
-        started = []
-        for number in range(1, workers + 1):
-            worker = _worker(f"worker-{number}", directory, url)
-            ends.callback(worker.kill)
-            started.append(worker)
-        for worker in started:
-            worker.wait_for(r"(Successfully registered with master)")
-        yield Cluster(master, url, started)
-
-
-def _worker(name: str, directory: Path, url: str) -> Member:
-    sizes = ("--cores", "1", "--memory", "1g", "--work-dir", str(directory / f"{name}-work"))
-    return Member(name, directory, "org.apache.spark.deploy.worker.Worker", *_on_loopback(), *sizes, url)
-
-
-def _on_loopback() -> tuple[str, ...]:
-    return ("--host", "127.0.0.1", "--webui-port", "0")
+        cluster = Cluster(directory, ends)
+        for _ in range(workers):
+            cluster.add_worker()
+        yield cluster
 
 
 def _environment(scratch: Path) -> dict[str, str]:

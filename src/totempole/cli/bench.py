@@ -10,7 +10,7 @@ from rich.table import Table
 
 from totempole.bench.layers import LAYERS, OTHER, Breakdown
 from totempole.bench.sim import QUICK, Plan, Sample, break_down, measure
-from totempole.cli import bench_net, options
+from totempole.cli import bench_net, bench_spark, options
 from totempole.cli.output import Screen, table
 
 EXAMPLES = """\
@@ -20,6 +20,7 @@ examples:
   totem bench compare corosync --json compare.json
   totem bench compare pysyncobj --quick
   totem bench clients        1, 10 and 100 programs on one daemon
+  totem bench spark          events verified and campaign runs per second
 """
 
 
@@ -32,6 +33,7 @@ def add(verbs: options.Verbs) -> None:
     options.add_judging(sim, quick="small workloads, three rounds")
     sim.set_defaults(run=run_sim_bench)
     bench_net.add(benches)
+    bench_spark.add(benches)
 
 
 def run_sim_bench(arguments: argparse.Namespace) -> int:

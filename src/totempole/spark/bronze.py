@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from totempole.errors import TraceError
@@ -51,7 +50,7 @@ def read_events(spark: SparkSession, files: Sequence[Path]) -> DataFrame:
     return frames[0] if len(frames) == 1 else frames[0].unionByName(frames[1])
 
 
-def damage(error: PySparkException) -> TraceError | None:
+def damage(error: Exception) -> TraceError | None:
     """What Spark says when a file turns out to be damaged, in the trace's words."""
     found = re.search(r"(?:file:)?(/[^\s,]*part-[^\s,]*\.parquet)", str(error))
     if found is None:

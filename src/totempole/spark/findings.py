@@ -58,8 +58,12 @@ def reason(text: Column) -> tuple[Column, ...]:
     return finding(False, text, evidence())
 
 
-def failing(rows: DataFrame, *checks: tuple[Column, tuple[Column, ...]]) -> DataFrame:
-    """For each row, the findings of the checks that it fails: each is (what is wrong with it, the finding)."""
+Check = tuple[Column, tuple[Column, ...]]
+"""What is wrong with a row, and the finding that says so."""
+
+
+def failing(rows: DataFrame, *checks: Check) -> DataFrame:
+    """A finding for each row and each check that it fails."""
     found = F.array(*(F.when(wrong, F.struct(*columns)) for wrong, columns in checks))
     return rows.select("run", F.inline(F.array_compact(found)))
 

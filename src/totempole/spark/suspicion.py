@@ -334,11 +334,17 @@ class Suspicion:
 
     def _causal(self) -> DataFrame:
         """Behind a legal gap, what a member delivered before it made a message was delivered by all who moved
-        on with it. That says nothing of a member that never came so far."""
+        on with it. That says nothing of a member that never came so far, nor of messages of others."""
         installers = self.visits.groupBy("run", "name").agg(F.count("*").alias("installers"))
         alone = self._leaps.join(installers, ["run", "name"]).where("installers < size(members)")
+        came = self.sums.where("deliveries > 0").select(
+            *("run", "node", "incarnation", F.col("configuration").alias("name"), "origin")
+        )
+        past = self._leaps.join(came, ["run", "node", "incarnation", "name"])
+        strangers = past.where("not array_contains(members, origin)")
         unsorted = self.visits.where("unsorted > 0").select("run")
-        return unsorted.union(alone.select("run")).union(self._agreed()).union(self._different_moves())
+        doubts = unsorted.union(alone.select("run")).union(strangers.select("run"))
+        return doubts.union(self._agreed()).union(self._different_moves())
 
     def _unsafe(self) -> DataFrame:
         """A member had not received or never delivered a safe message, and did not end on that ring."""

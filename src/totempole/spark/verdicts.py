@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -66,7 +67,7 @@ def judge_files(
         events = _chosen(read_events(spark, files), runs)
         terms = terms_of(events, terms_table(spark, known), otherwise).persist()
         return judge(events, terms, oracle=oracle, tell=tell)
-    except PySparkException as error:
+    except (PySparkException, Py4JJavaError) as error:
         found = damage(error)
         if found is None:
             raise

@@ -24,12 +24,15 @@ def view_agreement(groups: GroupSilver) -> Iterable[DataFrame]:
     views = groups.views.withColumns(
         {"first": F.first(F.struct(*told)).over(of_view), "this": F.struct(*told)}
     )
-    same = [F.col(f"first.{name}") == F.col(f"this.{name}") for name in ("regular", "changed", "members")]
-    differ = ~(same[0] & same[1] & same[2])
+    mine, yours = (
+        F.struct(*(f"{view}.{name}" for name in ("regular", "changed", "members")))
+        for view in ("first", "this")
+    )
     text = _told_differently(_named("first"), _named("this"))
-    yield failing(views, (differ, finding(True, text, evidence("first.row", "this.row"))))
+    yield failing(views, (mine != yours, finding(True, text, evidence("first.row", "this.row"))))
     yield _companies(groups)
-    names = groups.views.select("run", F.explode("members").alias("name"))
+    firsts = views.where(F.col("first.row") == F.col("row"))
+    names = firsts.select("run", F.explode("members").alias("name"))
     yield without_trace(groups, names, "Node %s, of which processes are in views, left no trace.")
 
 

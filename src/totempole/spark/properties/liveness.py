@@ -8,17 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from totempole.spark.findings import evidence, failing, finding, reason
+from totempole.spark.findings import Check, evidence, failing, finding, reason
 from totempole.spark.properties.membership import listing
 from totempole.spark.properties.sources import first_deliveries
 from totempole.spark.properties.undelivered import undelivered
 from totempole.spark.silver import Silver
-
-Check = tuple[Column, tuple[Column, ...]]
-"""What is wrong with a node's end, and the finding that says so."""
 
 
 def liveness(silver: Silver) -> Iterable[DataFrame]:

@@ -7,12 +7,9 @@ from collections.abc import Iterable
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from totempole.spark.findings import evidence, failing, finding, reason
+from totempole.spark.findings import Check, evidence, failing, finding, reason
 from totempole.spark.properties.absent import absent
 from totempole.spark.silver import Silver
-
-Check = tuple[Column, tuple[Column, ...]]
-"""What is wrong with a stay, and the finding that says so."""
 
 
 def unique_configurations(silver: Silver) -> Iterable[DataFrame]:
@@ -176,9 +173,8 @@ def _no_part() -> Check:
         "Node %s installed %s, which is no part of %s.", F.col("node"), _named(part), _named(whole)
     )
     outside = F.size(F.array_except(part["members"], whole["members"])) > 0
-    return (F.col("left.regular") != F.col("regular")) & outside, finding(
-        True, text, evidence("left", "told")
-    )
+    wider = (F.col("left.regular") != F.col("regular")) & outside
+    return wider, finding(True, text, evidence("left", "told"))
 
 
 def _two_origins() -> Check:

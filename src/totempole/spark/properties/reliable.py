@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from totempole.spark.findings import evidence, failing, finding, reason
+from totempole.spark.findings import Check, evidence, failing, finding, reason
 from totempole.spark.properties.sources import first_deliveries, row, sources
 from totempole.spark.silver import Silver
-
-Check = tuple[Column, tuple[Column, ...]]
-"""What is wrong with a delivery, and the finding that says so."""
 
 
 def unique_messages(silver: Silver) -> Iterable[DataFrame]:
