@@ -5,13 +5,17 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 JOBS ?= 2
 
-.PHONY: demo test check system java bench fuzz mutants clean
+.PHONY: demo test long check system java bench fuzz mutants clean
 
 demo: $(READY) java
 	$(BIN)/totem demo
 
 test: check system java
 	$(BIN)/python -m pytest -n $(JOBS)
+
+# What takes too long for every day: Spark and the checkers on a run of every mutant, a cluster that loses a worker.
+long: system java
+	$(BIN)/python -m pytest -m long
 
 check: $(READY)
 	$(BIN)/ruff check

@@ -25,6 +25,9 @@ POLL_S = 0.1
 
 MASTER = "org.apache.spark.deploy.master.Master"
 WORKER = "org.apache.spark.deploy.worker.Worker"
+QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""For Java that is to live for a minute."""
+DEFAULTS = f"spark.sql.shuffle.partitions 2\nspark.executor.extraJavaOptions {QUICK_START}\n"
 
 
 class Member:
@@ -79,8 +82,9 @@ class Cluster:
         conf, scratch = self._directory / "conf", self._directory / "scratch"
         for directory in (conf, scratch):
             directory.mkdir(exist_ok=True)
-        (conf / "spark-defaults.conf").write_text("spark.sql.shuffle.partitions 2\n")
+        (conf / "spark-defaults.conf").write_text(DEFAULTS)
         return os.environ | {
+            "SPARK_SUBMIT_OPTS": QUICK_START,
             "SPARK_CONF_DIR": str(conf),
             "TOTEM_SPARK_MEMORY": "1g",
             "TOTEM_SPARK_SCRATCH": str(scratch),
@@ -119,6 +123,6 @@ def _environment(scratch: Path) -> dict[str, str]:
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_LOCAL_DIRS": str(scratch),
         "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "SPARK_DAEMON_JAVA_OPTS": QUICK_START,
         "PYSPARK_PYTHON": sys.executable,
     }

@@ -58,6 +58,7 @@ def refused(spark: SparkSession, traces: Path, *words: str) -> None:
         assert word in str(caught.value)
 
 
+@pytest.mark.long
 def test_good_traces_hold_or_are_undecided(spark: SparkSession, traces: Path, rows: list[Row]) -> None:
     found = judged(spark, traces)
     assert found.holds
@@ -108,6 +109,7 @@ def test_parquet_that_is_damaged_inside(spark: SparkSession, traces: Path) -> No
     refused(spark, traces, str(file), "damaged")
 
 
+@pytest.mark.long
 def test_the_traces_of_a_node_are_missing(spark: SparkSession, traces: Path) -> None:
     shutil.rmtree(part(traces, 2).parent)
     found = judged(spark, traces)
@@ -127,6 +129,7 @@ def test_two_runs_with_one_name_in_one_directory(spark: SparkSession, traces: Pa
     refused(spark, traces, "part-00000.parquet", "part-00001.parquet", "two runs with one name")
 
 
+@pytest.mark.long
 def test_what_a_killed_node_left_is_read(spark: SparkSession, traces: Path, rows: list[Row]) -> None:
     """An Arrow spool, and text beside it: the same rows, the same verdicts."""
     shutil.rmtree(part(traces, 1).parent)

@@ -86,6 +86,7 @@ def comparable(runs: Any) -> list[dict[str, Any]]:
     return rows
 
 
+@pytest.mark.long
 def test_a_campaign_outlives_a_worker(cluster: Cluster, tmp_path: Path) -> None:
     out, file = tmp_path / "hunt", tmp_path / "found.json"
     seeds = f"{CAMPAIGN.seeds.start}:{CAMPAIGN.seeds.stop}"
@@ -116,6 +117,7 @@ def save_traces(directory: Path) -> None:
         save_run(directory, outcome)
 
 
+@pytest.mark.long
 def test_a_verification_outlives_a_worker(spark: SparkSession, cluster: Cluster, tmp_path: Path) -> None:
     traces, file = tmp_path / "traces", tmp_path / "found.json"
     save_traces(traces)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from types import MappingProxyType
 
@@ -10,7 +11,7 @@ from agreement import Runs
 from totempole.checkers.terms import Terms
 from totempole.sim.fuzz.group_mutants import GROUP_MUTANTS
 from totempole.sim.fuzz.group_plan import group_plan
-from totempole.sim.fuzz.mutants import MUTANTS, mutated_endpoint
+from totempole.sim.fuzz.mutants import MUTANTS, Mutant, mutated_endpoint
 from totempole.sim.fuzz.plan import plan
 from totempole.sim.script_runner import run, terms_of
 from totempole.trace.schema import Row
@@ -47,8 +48,20 @@ def _add(found: dict[str, tuple[list[Row], Terms]], name: str, scenario: object)
 @lru_cache
 def broken_runs() -> Runs:
     """Each mutant at the seed that gives it away."""
+    return _broken(MUTANTS, GROUP_MUTANTS)
+
+
+@lru_cache
+def few_runs() -> Runs:
+    """One seed of the ring, and a few mutants."""
     found: dict[str, tuple[list[Row], Terms]] = {}
-    for planned, mutants in ((plan, MUTANTS), (group_plan, GROUP_MUTANTS)):
+    _add(found, "ring-0", plan(0))
+    return MappingProxyType({**found, **_broken(MUTANTS[:3], ())})
+
+
+def _broken(ring: Sequence[Mutant], groups: Sequence[Mutant]) -> Runs:
+    found: dict[str, tuple[list[Row], Terms]] = {}
+    for planned, mutants in ((plan, ring), (group_plan, groups)):
         for mutant in mutants:
             outcome = run(planned(mutant.seed), level=LEVEL, endpoint=mutated_endpoint(mutant))
             found[mutant.name] = list(outcome.rows), terms_of(outcome)

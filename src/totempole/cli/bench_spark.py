@@ -69,9 +69,11 @@ def _campaign(screen: Screen, plan: Plan) -> CampaignRates:
     from totempole.spark.session import open_session
 
     cores = len(os.sched_getaffinity(0))
-    with screen.progress("campaign and pool", plan.rounds) as advance:
-        with open_session("totem bench spark", f"local[{cores}]") as spark:
-            return measure_campaign(spark, range(plan.seeds), plan.rounds, cores, advance)
+    with (
+        screen.progress("campaign and pool", plan.rounds) as advance,
+        open_session("totem bench spark", f"local[{cores}]") as spark,
+    ):
+        return measure_campaign(spark, range(plan.seeds), plan.rounds, cores, advance)
 
 
 def _verify(screen: Screen, plan: Plan, place: Path) -> dict[str, list[Verified]]:

@@ -6,7 +6,7 @@ They know nothing of `properties`, which state the same for Spark. On the same r
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -73,7 +73,23 @@ def _rows(run: str, verdicts: tuple[Verdict, ...]) -> Iterator[dict[str, Any]]:
 
 
 def _arrow_schema() -> Any:
-    from pyspark.sql.pandas.types import to_arrow_schema
-    from pyspark.sql.types import StructType
+    """SCHEMA once more: an executor has no session that could read it."""
+    import pyarrow as pa
 
-    return to_arrow_schema(cast(StructType, StructType.fromDDL(SCHEMA)))
+    step = pa.struct([("node", pa.int64()), ("step", pa.int64())])
+    violation = pa.struct(
+        [
+            ("nodes", pa.list_(pa.int64())),
+            ("messages", pa.list_(pa.string())),
+            ("steps", pa.list_(step)),
+            ("text", pa.string()),
+        ]
+    )
+    return pa.schema(
+        [
+            *((name, pa.string()) for name in ("run", "property", "outcome")),
+            ("count", pa.int64()),
+            ("violations", pa.list_(violation)),
+            ("reasons", pa.list_(pa.string())),
+        ]
+    )

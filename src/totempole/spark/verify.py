@@ -47,6 +47,7 @@ class Verification:
 def verify(bronze: DataFrame, terms: DataFrame, tell: Tell = lambda done, note: None) -> Verification:
     """`tell` hears how many properties are done, of `len(NAMES)`, and the name of the last."""
     check_steps(bronze)
+    terms = settled(terms)
     silver = Silver(bronze, terms)
     suspects = settled(suspicion.Suspicion(silver).settled().suspects())
     doubtful = {row["property"] for row in suspects.select("property").distinct().collect()}
