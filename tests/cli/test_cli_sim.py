@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from totempole import scenarios
+from totempole.checkers.terms_file import read_terms
 from totempole.cli import main
 from totempole.trace.ndjson import read_ndjson
+from totempole.trace.reader import read_trace
 
 SMALL = """\
 processors p=1 q=2
@@ -126,8 +128,17 @@ def test_a_bad_scenario_is_one_line(
 
 
 def test_a_trace_that_cannot_be_written_is_one_line(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["sim", str(small), "--quick", "--trace", "/nowhere/at/all"]) == 2
+    assert main(["sim", str(small), "--quick", "--trace", "/nowhere/at/all.ndjson"]) == 2
     assert "totem: [Errno 2]" in capsys.readouterr().err
+    assert main(["sim", str(small), "--quick", "--trace", f"{small}/below"]) == 2
+    assert "totem: [Errno 20]" in capsys.readouterr().err
+
+
+def test_the_trace_as_a_directory_has_its_terms(small: Path, tmp_path: Path) -> None:
+    assert main(["sim", str(small), "--quick", "--trace", str(tmp_path / "traces")]) == 0
+    rows = read_trace(tmp_path / "traces")
+    assert {"deliver", "token", "configuration"} <= {row.kind for row in rows}
+    assert list(read_terms(tmp_path / "traces")) == list({row.run for row in rows})
 
 
 def test_the_packaged_scenarios_are_listed(capsys: pytest.CaptureFixture[str]) -> None:

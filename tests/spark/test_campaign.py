@@ -277,6 +277,25 @@ def test_a_wave_that_spark_gives_up_is_sent_once_more_with_care() -> None:
     sender.close()
 
 
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (
+            "An error occurred while calling o1.getResult.\n: org.apache.spark.SparkException: Job aborted\n"
+            "Traceback:\nModuleNotFoundError: No module named 'pyarrow'\n\n\tat org.apache.spark",
+            "ModuleNotFoundError: No module named 'pyarrow'",
+        ),
+        (
+            "An error occurred.\nCaused by: Job aborted: Task 3 failed\n\tat org",
+            "Caused by: Job aborted: Task 3 failed",
+        ),
+        ("", "RuntimeError"),
+    ],
+)
+def test_the_telling_line_of_an_error(said: str, told: str) -> None:
+    assert job.reason_of(RuntimeError(said)) == told
+
+
 def test_runs_that_are_missing_are_noticed() -> None:
     sender = Sender(lambda wave, _apart: table_of([Run(*wave[0][0], "holds")]))
     with pytest.raises(TotemError, match="1 runs of 2"):

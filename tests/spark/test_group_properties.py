@@ -26,7 +26,10 @@ def checkers() -> Verdicts:
     return verdicts_of(group_runs(), GROUP)
 
 
-@pytest.mark.parametrize("name", GROUP)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.long) if name == "group-liveness" else name for name in GROUP],
+)
 def test_both_say_the_same_in_the_same_words(name: str, spark: SparkSession, checkers: Verdicts) -> None:
     found: dict[str, list[Any]] = {run: [] for run in group_runs()}
     for row in findings.named(name, GROUP[name](group_tables(spark))).collect():

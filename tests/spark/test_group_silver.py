@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from groupindex import facts_of_checkers, facts_of_spark
 from groupruns import WANDERERS, group_runs, group_tables, wanderer
 from pyspark.sql import SparkSession
@@ -10,6 +11,7 @@ from totempole.checkers.group_history import GroupHistory
 from totempole.checkers.history import History
 
 
+@pytest.mark.long
 def test_the_index_is_the_checkers_own(spark: SparkSession) -> None:
     mine, theirs = facts_of_spark(group_tables(spark)), facts_of_checkers(group_runs())
     assert sorted(map(str, mine - theirs)) == []

@@ -130,6 +130,7 @@ def test_the_overview_as_data(report: Path) -> None:
     assert {row["percentile"] for row in data["runs"][2]["latency"]} == {50.0, 99.0}
 
 
+@pytest.mark.long
 def test_the_same_rows_give_the_same_page(
     spark: SparkSession, rows: list[Row], page: str, report: Path, tmp_path: Path
 ) -> None:

@@ -39,6 +39,7 @@ def suspects(silver: Silver) -> set[tuple[str, str]]:
     return {(row["run"], row["property"]) for row in rows}
 
 
+@pytest.mark.long
 def test_both_say_the_same_and_name_the_same(
     silver: Silver, checkers: dict[tuple[str, str], Verdict]
 ) -> None:

@@ -7,6 +7,7 @@ once more with each case in a process of its own.
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -26,6 +27,8 @@ from totempole.spark.session import cores_of
 IN_FLIGHT = 3
 """Waves under way: one that ends, one that runs, and one more when a run goes on and on."""
 INTERRUPT_EVERY_S = 0.5
+REASON_MAX = 400
+"""Characters."""
 
 Keep = Callable[[Any], None]
 """Takes the runs of a wave, a table."""
@@ -117,8 +120,16 @@ class Sender:
         try:
             return self._send(wave, True)
         except Exception as error:
-            reason = str(error).strip().splitlines()
-            raise TotemError(f"Spark gave up: {reason[0] if reason else type(error).__name__}") from error
+            raise TotemError(f"Spark gave up: {reason_of(error)}") from error
+
+
+def reason_of(error: Exception) -> str:
+    """The telling line of what is mostly a stack of Java: what Python said, or why Spark stopped."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    python = [line for line in lines if re.match(r"\w+(Error|Exception): ", line)]
+    spark = [line for line in lines if "Job aborted" in line]
+    found = next(iter([*python, *spark, *lines]), type(error).__name__)
+    return found[:REASON_MAX]
 
 
 def _runner(
