@@ -18,6 +18,9 @@ from totempole.spark.properties.group import GROUP
 NEVER_UNDECIDED = {"group-self-inclusion", "group-views-first", "group-one-order"}
 """What they need is in the rows of those who are judged."""
 
+QUICK = {"group-view-agreement", "group-self-inclusion", "group-views-first", "group-one-order"}
+"""A few seconds each; the others take longer, and are not stated every day."""
+
 Verdicts = dict[tuple[str, str], Verdict]
 
 
@@ -27,8 +30,7 @@ def checkers() -> Verdicts:
 
 
 @pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=pytest.mark.long) if name == "group-liveness" else name for name in GROUP],
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.long) for name in GROUP]
 )
 def test_both_say_the_same_in_the_same_words(name: str, spark: SparkSession, checkers: Verdicts) -> None:
     found: dict[str, list[Any]] = {run: [] for run in group_runs()}

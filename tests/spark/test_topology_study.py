@@ -37,6 +37,7 @@ def results(spark: SparkSession) -> Results:
 # The job
 
 
+@pytest.mark.long
 def test_however_many_pieces_the_tables_are_the_same(spark: SparkSession) -> None:
     asked = Study(graphs=13, nodes=20)
     one, many = (study.tables(study.trials(spark, asked, tasks)) for tasks in (1, 5))
