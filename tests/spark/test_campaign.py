@@ -94,8 +94,8 @@ def wicked_trial() -> Trial:
 
 
 def test_what_executors_find_is_what_the_same_seeds_give_here(spark: SparkSession) -> None:
-    campaign = Campaign(range(1, 3), ("ring", "groups"), ("all", "crashes"))
-    cases = list(campaign.cases())[::2]
+    campaign = Campaign(range(1, 2), ("ring", "groups"), ("all", "crashes"))
+    cases = list(campaign.cases())[1:]
     kept: list[Any] = []
     search_cases(spark, cases, campaign.limit_s, kept.append)
     here = table_of(list(run_all(cases, try_case, campaign.limit_s, apart=False)))
