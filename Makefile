@@ -7,7 +7,7 @@ JOBS ?= 2
 
 .PHONY: demo test long check system java bench fuzz mutants clean
 
-demo: $(READY)
+demo: system java
 	$(BIN)/totem demo
 
 test: check system java

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from totempole.cli import demo, main
+from totempole.errors import ConfigurationError
 
 
 def test_the_demo(
@@ -18,7 +19,7 @@ def test_the_demo(
     monkeypatch.setattr(demo, "QUICK_SEEDS", range(1, 2))
     monkeypatch.setattr(demo, "QUICK_TRIALS_MAX", 3)
     file = tmp_path / "demo.json"
-    assert main(["demo", "--quick", "--json", str(file)]) == 0
+    assert main(["demo", "--quick", "--out", str(tmp_path / "demo"), "--json", str(file)]) == 0
     text = capsys.readouterr().out
     assert "in one and the same order" in text
     assert "{(q) (r) s t u v}" in text
@@ -35,3 +36,10 @@ def test_the_demo(
     ]
     assert all(run["holds"] for run in data["runs"])
     assert all(mutant["caught"] for mutant in data["mutants"])
+
+
+def test_the_demo_removes_only_what_is_its_own(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("x")
+    with pytest.raises(ConfigurationError, match="there is something else"):
+        demo._empty(tmp_path)
+    assert (tmp_path / "thesis.tex").exists()

@@ -15,6 +15,7 @@ from totempole.sim.script_parser import parse
 from totempole.sim.script_runner import run
 from totempole.spark.bronze import find_files
 from totempole.spark.verdicts import Judged, judge_files
+from totempole.spark.verify import Judge
 from totempole.trace.arrow import SCHEMA, VERSION_KEY
 from totempole.trace.ndjson import write_ndjson
 from totempole.trace.parquet import write_parquet
@@ -47,18 +48,18 @@ def part(traces: Path, node: int) -> Path:
     return node_directory(traces, "one", node) / "part-00000.parquet"
 
 
-def judged(spark: SparkSession, traces: Path) -> Judged:
-    return judge_files(spark, [traces], Terms(same_clock=False))
+def judged(spark: SparkSession, traces: Path, by: Judge | None = None) -> Judged:
+    return judge_files(spark, [traces], Terms(same_clock=False), by=by)
 
 
 def refused(spark: SparkSession, traces: Path, *words: str) -> None:
-    with pytest.raises(TraceError) as caught:
-        judged(spark, traces)
-    for word in words:
-        assert word in str(caught.value)
+    for judge in Judge:
+        with pytest.raises(TraceError) as caught:
+            judged(spark, traces, judge)
+        for word in words:
+            assert word in str(caught.value)
 
 
-@pytest.mark.long
 def test_good_traces_hold_or_are_undecided(spark: SparkSession, traces: Path, rows: list[Row]) -> None:
     found = judged(spark, traces)
     assert found.holds
@@ -109,10 +110,10 @@ def test_parquet_that_is_damaged_inside(spark: SparkSession, traces: Path) -> No
     refused(spark, traces, str(file), "damaged")
 
 
-@pytest.mark.long
-def test_the_traces_of_a_node_are_missing(spark: SparkSession, traces: Path) -> None:
+@pytest.mark.parametrize("judge", [Judge.CHECKERS, pytest.param(Judge.STATEMENTS, marks=pytest.mark.long)])
+def test_the_traces_of_a_node_are_missing(spark: SparkSession, traces: Path, judge: Judge) -> None:
     shutil.rmtree(part(traces, 2).parent)
-    found = judged(spark, traces)
+    found = judged(spark, traces, judge)
     assert not found.holds
     assert found.absent == [("one", 2)]
     assert found.outcomes["configuration-change-consistency"] == {"undecided": 1}
@@ -129,7 +130,6 @@ def test_two_runs_with_one_name_in_one_directory(spark: SparkSession, traces: Pa
     refused(spark, traces, "part-00000.parquet", "part-00001.parquet", "two runs with one name")
 
 
-@pytest.mark.long
 def test_what_a_killed_node_left_is_read(spark: SparkSession, traces: Path, rows: list[Row]) -> None:
     """An Arrow spool, and text beside it: the same rows, the same verdicts."""
     shutil.rmtree(part(traces, 1).parent)

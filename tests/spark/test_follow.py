@@ -54,7 +54,6 @@ def take(spark: SparkSession, place: Path) -> list[Update]:
     return updates
 
 
-@pytest.mark.long
 def test_rows_are_told_once_while_spools_grow_and_become_parquet(
     spark: SparkSession, tmp_path: Path, spools: dict[int, Spool], rows: list[Row]
 ) -> None:
@@ -79,7 +78,6 @@ def test_rows_are_told_once_while_spools_grow_and_become_parquet(
     assert all(latencies[0] <= p50 <= p99 <= latencies[-1] for p50, p99, _ in shown)
 
 
-@pytest.mark.long
 def test_a_violation_is_raised_once(
     spark: SparkSession, tmp_path: Path, spools: dict[int, Spool], rows: list[Row]
 ) -> None:

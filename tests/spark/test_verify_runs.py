@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from agreement import Runs, silver_of, verdicts_of
 from pyspark.sql import SparkSession
 from verifiedruns import broken_runs, clean_runs, few_runs
 
+from totempole.checkers.terms import Terms
 from totempole.checkers.verdict import LISTED_MAX, Outcome, Verdict
 from totempole.spark import suspicion
-from totempole.spark.oracle import judge_runs
+from totempole.spark.bronze import find_files
+from totempole.spark.oracle import judge_files, judge_runs
+from totempole.spark.run_files import group_by_run
 from totempole.spark.silver import Silver
-from totempole.spark.verify import NAMES, verify
+from totempole.spark.sums import Sums
+from totempole.spark.verify import NAMES, Judge, Verification, by_checkers, verify
+from totempole.trace.parquet import write_parquet
+from totempole.trace.schema import Row
 
 
 @pytest.fixture(scope="module", params=["a few", pytest.param("every mutant", marks=pytest.mark.long)])
@@ -35,7 +42,7 @@ def checkers(runs: Runs) -> dict[tuple[str, str], Verdict]:
 
 @pytest.fixture(scope="module")
 def suspects(silver: Silver) -> set[tuple[str, str]]:
-    rows = suspicion.Suspicion(silver).settled().suspects().collect()
+    rows = suspicion.suspects(Sums(silver).settled()).collect()
     return {(row["run"], row["property"]) for row in rows}
 
 
@@ -43,7 +50,7 @@ def suspects(silver: Silver) -> set[tuple[str, str]]:
 def test_both_say_the_same_and_name_the_same(
     silver: Silver, checkers: dict[tuple[str, str], Verdict]
 ) -> None:
-    judged = verify(silver.bronze, silver.terms)
+    judged = verify(silver.bronze, silver.terms, judge=Judge.STATEMENTS)
     mine = {
         (row["run"], row["property"]): (row["outcome"], row["count"]) for row in judged.verdicts.collect()
     }
@@ -74,11 +81,42 @@ def test_good_runs_are_mostly_cleared(suspects: set[tuple[str, str]], runs: Runs
 def test_the_oracle_on_executors_is_the_oracle(
     silver: Silver, checkers: dict[tuple[str, str], Verdict]
 ) -> None:
-    found = {(row["run"], row["property"]): row for row in judge_runs(silver.bronze, silver.terms).collect()}
-    assert found.keys() == checkers.keys()
+    check_verdicts(by_checkers(judge_runs(silver.bronze, silver.terms)), checkers)
+
+
+def check_verdicts(found: Verification, checkers: dict[tuple[str, str], Verdict]) -> None:
+    """The same verdicts, in the same words."""
+    verdicts = {(row["run"], row["property"]): row for row in found.verdicts.collect()}
+    told: dict[tuple[str, str, bool], list[str]] = {}
+    for row in found.findings.collect():
+        told.setdefault((row["run"], row["property"], row["violated"]), []).append(row["text"])
+    assert verdicts.keys() == checkers.keys()
     for key, verdict in checkers.items():
-        row = found[key]
-        assert (row["outcome"], row["count"]) == (verdict.outcome.value, verdict.count)
-        assert [violation["text"] for violation in row["violations"]] == [
-            violation.text for violation in verdict.violations
-        ]
+        assert (verdicts[key]["outcome"], verdicts[key]["count"]) == (verdict.outcome.value, verdict.count)
+        assert told.get((*key, True), []) == [violation.text for violation in verdict.violations]
+        assert told.get((*key, False), []) == list(verdict.reasons)
+
+
+def test_the_oracle_reads_files(
+    spark: SparkSession, tmp_path: Path, runs: Runs, checkers: dict[tuple[str, str], Verdict]
+) -> None:
+    """Some runs share a file; another has one for each node."""
+    *several, last = runs
+    write_parquet(tmp_path / "part-00000.parquet", [_named(runs, run) for run in several])
+    for node in {row.node for row in runs[last][0]}:
+        directory = tmp_path / f"run={last}" / f"node={node}"
+        directory.mkdir(parents=True)
+        rows = [row for row in _named(runs, last) if row.node == node]
+        write_parquet(directory / "part-00000.parquet", [rows])
+    groups = group_by_run(find_files([tmp_path]))
+    assert {group.runs for group in groups} == {frozenset(several), frozenset({last})}
+    found = by_checkers(judge_files(spark, groups, {run: terms for run, (_, terms) in runs.items()}, Terms()))
+    check_verdicts(found, checkers)
+    assert found.runs == len(runs)
+    assert found.events == sum(len(rows) for rows, _ in runs.values())
+    assert set(found.absent[:1]) <= {(run, 2) for run in runs if run.endswith("missing")}
+    assert found.absent
+
+
+def _named(runs: Runs, run: str) -> list[Row]:
+    return [row._replace(run=run) for row in runs[run][0]]

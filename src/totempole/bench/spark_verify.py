@@ -47,10 +47,10 @@ def measure(traces: list[Path], warm: Path, cores: int, memory: str = "4g") -> V
 
 def main(cores: str, memory: str, warm: str, *traces: str) -> None:
     from totempole.checkers.terms import Terms
-    from totempole.spark.session import build_session
+    from totempole.spark.session import LARGE, build_session
     from totempole.spark.verdicts import judge_files
 
-    spark = build_session("totem bench spark", f"local[{cores}]", {"spark.driver.memory": memory})
+    spark = build_session("totem bench spark", f"local[{cores}]", {"spark.driver.memory": memory, **LARGE})
     judge_files(spark, [Path(warm)], Terms())
     began_s = time.perf_counter()
     judged = judge_files(spark, [Path(trace) for trace in traces], Terms())

@@ -25,7 +25,7 @@ def write_terms(directory: Path, known: Mapping[str, Terms]) -> None:
     file = directory / TERMS_FILE
     together = (_read(file) if file.exists() else {}) | dict(known)
     partial = file.with_name(f"{TERMS_FILE}.{os.getpid()}")
-    data = {run: _to_json(terms) for run, terms in sorted(together.items())}
+    data = {run: to_json(terms) for run, terms in sorted(together.items())}
     partial.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
     os.replace(partial, file)
 
@@ -42,12 +42,12 @@ def read_terms(directory: Path) -> dict[str, Terms]:
 
 def _read(file: Path) -> dict[str, Terms]:
     try:
-        return {str(run): _from_json(told) for run, told in json.loads(file.read_text("utf-8")).items()}
+        return {str(run): from_json(told) for run, told in json.loads(file.read_text("utf-8")).items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise TraceError(f"{file}: not what is known of runs ({error}); move it away") from None
 
 
-def _to_json(terms: Terms) -> dict[str, Any]:
+def to_json(terms: Terms) -> dict[str, Any]:
     wanted = terms.expectation
     told: dict[str, Any] = {"complete": terms.complete, "same_clock": terms.same_clock}
     if wanted is not None:
@@ -56,7 +56,7 @@ def _to_json(terms: Terms) -> dict[str, Any]:
     return told
 
 
-def _from_json(told: Any) -> Terms:
+def from_json(told: Any) -> Terms:
     wanted = told.get("expectation")
     expectation = None
     if wanted is not None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import argparse
 import re
+import shutil
 import time
+from collections import Counter
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from rich.markup import escape
@@ -16,7 +19,8 @@ from rich.text import Text
 
 from totempole import scenarios
 from totempole.checkers import Outcome as Holds
-from totempole.cli import demo_nodes, demo_text, options
+from totempole.cli import demo_nodes, demo_spark, demo_text, options
+from totempole.cli.demo_nodes import KEY
 from totempole.cli.figure import REGULAR_COLOURS, draw
 from totempole.cli.fuzz import SearchReport, cores, watch_search
 from totempole.cli.mutants import find_mutant
@@ -25,12 +29,14 @@ from totempole.cli.replay import Replay, first_failing, shrink
 from totempole.cli.sim import SimReport, play
 from totempole.cli.tables import CITATIONS, STYLES, verdict_data
 from totempole.cli.timeline import Timeline
+from totempole.errors import ConfigurationError
 from totempole.sim.fuzz.mutants import Mutant, mutated_endpoint
 from totempole.sim.fuzz.plan import plan
 from totempole.sim.fuzz.search import Tally
 from totempole.sim.scenario import parse
 from totempole.types import ProcessorId
 
+OUT = Path("out/demo")
 SEEDS = range(20)
 QUICK_SEEDS = range(4)
 HUNTED_SEEDS = range(100)
@@ -58,12 +64,15 @@ MARKS = {Holds.HOLDS: "✓", Holds.VIOLATED: "✗", Holds.UNDECIDED: "?"}
 
 def add(verbs: options.Verbs) -> None:
     parser = options.verb(verbs, "demo", "tell the whole story in the terminal, in a minute or two")
-    options.add_judging(parser, quick="fewer random runs, and little time spent on shrinking")
+    parser.add_argument(
+        "--out", type=Path, default=OUT, metavar="DIR", help=f"the traces and Spark's report ({OUT})"
+    )
+    options.add_judging(parser, quick="fewer random runs, little time spent on shrinking, no Spark")
     parser.set_defaults(run=run_demo)
 
 
 def run_demo(arguments: argparse.Namespace) -> int:
-    demo = Demo(Screen(arguments.json), quick=arguments.quick)
+    demo = Demo(Screen(arguments.json), arguments.out, quick=arguments.quick)
     demo.tell()
     return 0 if demo.holds else 1
 
@@ -71,12 +80,14 @@ def run_demo(arguments: argparse.Namespace) -> int:
 class Demo:
     """Each method is a part of the story; `reports` and `data` grow as it is told."""
 
-    def __init__(self, screen: Screen, quick: bool = False) -> None:
+    def __init__(self, screen: Screen, out: Path, quick: bool = False) -> None:
         self.screen = screen
+        self.out = out
         screen.out.width = min(screen.out.width, WIDTH_MAX)
         self.quick = quick
         self.reports: dict[str, SimReport] = {}
         self.real_holds = False
+        self.spark_holds = True
         self.caught: dict[str, bool] = {}
         """Broken protocols, and whether anyone noticed."""
         self.search = SearchReport(Tally(0, 0), 0, 0.0)
@@ -85,7 +96,8 @@ class Demo:
     @property
     def holds(self) -> bool:
         stories = all(report.holds for report in self.reports.values())
-        return stories and self.real_holds and self.search.holds and all(self.caught.values())
+        real = self.real_holds and self.spark_holds
+        return stories and real and self.search.holds and all(self.caught.values())
 
     def tell(self) -> None:
         started_s = time.perf_counter()
@@ -96,7 +108,7 @@ class Demo:
         self.partition()
         self.figures()
         self.verdicts()
-        self.real_processes()
+        self.spark(self.real_processes())
         self.fuzz()
         self.break_the_promise()
         self.hunt_and_shrink()
@@ -160,10 +172,14 @@ class Demo:
 
     # Real sockets
 
-    def real_processes(self) -> None:
-        self._head("7  The same protocol on real sockets: four processes, and kill -9 for one of them")
+    def real_processes(self) -> Path:
+        """Where they wrote their traces."""
+        self._head("7  The same protocol on real sockets: four processes, kill -9, and a network that parts")
         self._say(demo_text.REAL)
-        played = demo_nodes.play(QUICK_LOAD_S if self.quick else LOAD_S)
+        _empty(self.out)
+        played = demo_nodes.play(QUICK_LOAD_S if self.quick else LOAD_S, self.out)
+        if played.why_whole:
+            self._say(f"[yellow]The network could not be parted here: {escape(played.why_whole)}.[/]")
         figure = draw(Timeline(played.rows), demo_nodes.NAMES, self.screen.out.width, told=TOLD, legend=False)
         self.screen.print(Padding(figure, (0, 0, 1, 0)))
         delivered = sum(row.kind == "deliver" for row in played.rows)
@@ -177,12 +193,39 @@ class Demo:
             traces: of {len(played.report.verdicts)} properties, {verdict}.
             """)
         self.data["real"] = {"holds": self.real_holds, "failover_ms": played.failover_ms}
+        return played.traces
+
+    def spark(self, traces: Path) -> None:
+        self._head("8  Spark judges what they wrote down, and draws it")
+        if self.quick:
+            self._say("Left out of a quick demo.")
+            return
+        why_not = demo_spark.why_not()
+        if why_not:
+            self._say(f"[yellow]Left out: {escape(why_not)}[/]")
+            return
+        self._say(demo_text.SPARK)
+        report = demo_spark.judge_and_draw(self.screen, traces, self.out / "report")
+        outcomes = Counter(outcome for _, _, outcome, _ in report.verdicts or ())
+        self.spark_holds = bool(outcomes["holds"]) and not outcomes["violated"]
+        verdict = ", ".join(f"{outcomes[outcome]} {outcome}" for outcome in STYLES)
+        latency = "; ".join(
+            f"{row['service']} p{row['percentile']:g} {row['latency_us'] / 1000:.1f} ms"
+            for row in report.latency
+            if row["layer"] == "ring"
+        )
+        self._say(f"""
+            {sum(row["rows"] for row in report.runs):,} events: [bold]{verdict}[/]. From submission to own
+            delivery: {latency}. The page with the plots:
+            """)
+        self.screen.long(f"  {report.page}\n")
+        self.data["spark"] = {"holds": self.spark_holds, "page": str(report.page)}
 
     # The search
 
     def fuzz(self) -> None:
         seeds = QUICK_SEEDS if self.quick else SEEDS
-        self._head(f"8  {len(seeds)} random runs: everything that can go wrong, drawn from a seed")
+        self._head(f"9  {len(seeds)} random runs: everything that can go wrong, drawn from a seed")
         tally = Tally(seeds.start, seeds.stop)
         started_s = time.perf_counter()
         watch_search(self.screen, tally, cores())
@@ -195,7 +238,7 @@ class Demo:
         self.data["fuzz"] = self.search.data()
 
     def break_the_promise(self) -> None:
-        self._head("9  Would the checkers notice? One line of the protocol is broken, on purpose")
+        self._head("10  Would the checkers notice? One line of the protocol is broken, on purpose")
         mutant = find_mutant(PROMISE_MUTANT)
         self._show_mutation(mutant)
         report = self._simulate("figure-4-16", mutant=mutant)
@@ -205,7 +248,7 @@ class Demo:
         self._say_violations(report)
 
     def hunt_and_shrink(self) -> None:
-        self._head("10  A broken protocol, caught by random runs and reduced to what matters")
+        self._head("11  A broken protocol, caught by random runs and reduced to what matters")
         mutant = find_mutant(HUNTED_MUTANT)
         self._show_mutation(mutant)
         endpoint = mutated_endpoint(mutant)
@@ -278,6 +321,15 @@ class Demo:
             more = f" … and {verdict.count - 1} more" if verdict.count > 1 else ""
             name = verdict.property
             self._say(f"[bold red]{name}[/] ({_cited(name)}) is violated: {first}{more}")
+
+
+def _empty(directory: Path) -> None:
+    """Makes place, unless what is there was not made by a demo."""
+    if directory.exists():
+        if any(directory.iterdir()) and not (directory / KEY).exists():
+            raise ConfigurationError(f"{directory}: there is something else; name another place with --out")
+        shutil.rmtree(directory)
+    directory.mkdir(parents=True)
 
 
 def _flat(text: str) -> str:

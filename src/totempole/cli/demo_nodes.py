@@ -1,21 +1,29 @@
-"""The demo's chapter on real processes: nodes on loopback, one killed under load and started again."""
+"""The demo's chapter on real processes: one is killed under load, then their network parts and heals.
+
+Each has a network namespace of its own, all on one bridge. Where that cannot be had they share the loopback
+interface, which nothing can part.
+"""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from totempole.checkers import Report, check
 from totempole.lab.cluster import Cluster, Setup
+from totempole.lab.lab import Lab, missing
 from totempole.lab.loopback import LoopbackLab
 from totempole.runtime import keyring
 from totempole.trace.schema import Row
 from totempole.types import ProcessorId
 
+KEY = "ring.key"
 NODES = 4
 VICTIM = 3
+SIDES = ((1, 2), (3, 4))
 NAMES: dict[ProcessorId, str] = {1: "p", 2: "q", 3: "r", 4: "s"}
 RATE = 300
 MESSAGE_BYTES = 200
@@ -29,32 +37,53 @@ class Played:
     report: Report
     failover_ms: float
     pids: dict[ProcessorId, int]
+    traces: Path
+    why_whole: str
+    """Why the network did not part; empty if it did."""
 
 
-def play(load_s: float) -> Played:
-    """Sealed, by multicast on loopback, traced: everything as in a cluster of several hosts."""
-    with TemporaryDirectory(prefix="totem-demo-") as name:
-        directory = Path(name)
-        keyring.create(directory / "ring.key")
-        setup = Setup(key_file=directory / "ring.key", trace="checked")
-        with Cluster(LoopbackLab(NODES), directory, setup) as cluster:
-            cluster.wait_whole()
-            pids = {number: player.process.pid for number, player in cluster.players.items()}
-            cluster.tell("pace", MESSAGE_BYTES, "safe", RATE)
-            time.sleep(load_s)
-            failover_ms = _kill(cluster)
-            time.sleep(load_s)
-            cluster.start(VICTIM)
-            cluster.wait_whole()
-            cluster.tell("pace", MESSAGE_BYTES, "agreed", RATE, numbers=[VICTIM])
-            time.sleep(load_s)
-            cluster.tell("quiet")
-            time.sleep(load_s / 2)
-            cluster.end()
-            rows = cluster.trace()
+def play(load_s: float, directory: Path) -> Played:
+    """Sealed, by multicast, traced: everything as in a cluster of several hosts."""
+    keyring.create(directory / KEY)
+    setup = Setup(key_file=directory / KEY, trace="checked")
+    with _lab() as lab, Cluster(lab, directory, setup) as cluster:
+        cluster.wait_whole()
+        pids = {number: player.process.pid for number, player in cluster.players.items()}
+        cluster.tell("pace", MESSAGE_BYTES, "safe", RATE)
+        time.sleep(load_s)
+        failover_ms = _kill(cluster)
+        time.sleep(load_s)
+        cluster.start(VICTIM)
+        cluster.wait_whole()
+        cluster.tell("pace", MESSAGE_BYTES, "agreed", RATE, numbers=[VICTIM])
+        time.sleep(load_s)
+        if isinstance(lab, Lab):
+            _part(lab, cluster, load_s)
+        cluster.tell("quiet")
+        time.sleep(load_s / 2)
+        cluster.end()
+        rows = cluster.trace()
     report = check(rows, complete=False, same_clock=False)
     began_us = min(row.at_us for row in rows)
-    return Played([row._replace(at_us=row.at_us - began_us) for row in rows], report, failover_ms, pids)
+    moved = [row._replace(at_us=row.at_us - began_us) for row in rows]
+    return Played(moved, report, failover_ms, pids, cluster.trace_directory, missing())
+
+
+@contextmanager
+def _lab() -> Iterator[Lab | LoopbackLab]:
+    if missing():
+        yield LoopbackLab(NODES)
+    else:
+        with Lab("demo", NODES) as lab:
+            yield lab
+
+
+def _part(lab: Lab, cluster: Cluster, load_s: float) -> None:
+    with lab.partition(SIDES):
+        cluster.wait_for(SIDES)
+        time.sleep(load_s)
+    cluster.wait_whole()
+    time.sleep(load_s)
 
 
 def _kill(cluster: Cluster) -> float:

@@ -13,9 +13,14 @@ WELCOME = (
 )
 
 REAL = """
-    Each node is a process of its own with its own disk, UDP sockets on a loopback address, and a key: the
+    Each node is a process of its own with its own disk, UDP sockets on its own network, and a key: the
     object that was simulated above, driven by the kernel. All send; r is killed under load, and started again
-    with its disk.
+    with its disk; then p and q are parted from r and s, and all come together again.
+    """
+
+SPARK = """
+    The same properties once more, written for Spark as operations on tables, so that they judge any number of
+    runs on any number of machines; and the latencies of this run.
     """
 
 RING = """
@@ -58,6 +63,7 @@ totem sim figure-4-16 --story
 totem fuzz --seeds 0:1000   a real search, on all cores
 totem fuzz --mutant "deliver past a gap" --shrink
 totem bench sim             how fast it is here
+totem verify TRACES         Spark judges what nodes recorded; totem report draws it
 """
 
 FAULTS = {

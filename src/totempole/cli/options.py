@@ -52,6 +52,13 @@ def add_master(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--master", metavar="URL", help="Spark's, as spark://HOST:7077 (default: local[*])")
 
 
+def add_terms(parser: argparse.ArgumentParser) -> None:
+    """What a trace cannot say of itself."""
+    what = parser.add_argument_group("what is known of runs whose directory has no terms.json")
+    what.add_argument("--complete", action="store_true", help="they ended quiescent")
+    what.add_argument("--same-clock", action="store_true", help="their nodes share one clock")
+
+
 def seed_range(text: str) -> range:
     """`A:B`, B not included."""
     first, separator, stop = text.partition(":")

@@ -9,17 +9,20 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
+from totempole.checkers.terms import Terms
 from totempole.cli import options
 from totempole.cli.output import Screen, table
 
 if TYPE_CHECKING:
     from totempole.spark.report.job import Report
+    from totempole.spark.report.overview import Verdict
 
 RUNS_SHOWN = 20
 
 EXAMPLES = """\
 examples:
   totem report traces --out report               then open report/index.html
+  totem report traces --out report --verify      also judge them by every property
   totem report traces --out report --run seed-17 seed-18
   totem report run.ndjson --out report           a trace of `totem sim … --trace run.ndjson`
   totem report traces --out report --master spark://HOST:7077
@@ -47,7 +50,9 @@ def add(verbs: options.Verbs) -> None:
         metavar="NAME",
         help="these runs only",
     )
+    parser.add_argument("--verify", action="store_true", help="judge the runs too, and show the verdicts")
     options.add_master(parser)
+    options.add_terms(parser)
     options.add_judging(parser, quick="draw the first run only; the tables have all")
     parser.set_defaults(run=run_report)
 
@@ -58,25 +63,33 @@ def run_report(arguments: argparse.Namespace) -> int:
     report = _write(screen, arguments)
     _show(screen, report, time.perf_counter() - started_s)
     screen.save_json(report.data())
-    return 0
+    return 1 if any(outcome == "violated" for _, _, outcome, _ in report.verdicts or ()) else 0
 
 
 def _write(screen: Screen, arguments: argparse.Namespace) -> Report:
     from totempole.spark.bronze import find_files, read_events
     from totempole.spark.progress import watching
     from totempole.spark.report.job import write_report
-    from totempole.spark.session import open_session
+    from totempole.spark.run_files import rows_of
+    from totempole.spark.session import LARGE, LARGE_ROWS, open_session
+    from totempole.spark.terms import known_terms, terms_of
 
     files = find_files(arguments.traces)
     with screen.progress("report", None) as advance:
         advance(0, "starting Spark")
-        with open_session("totem report", master=arguments.master) as spark, watching(spark, advance):
+        settings = LARGE if sum(map(rows_of, files)) > LARGE_ROWS else {}
+        with open_session("totem report", arguments.master, settings) as spark, watching(spark, advance):
+            events = read_events(spark, files)
+            otherwise = Terms(arguments.complete, arguments.same_clock)
             return write_report(
-                read_events(spark, files),
+                events,
                 arguments.out,
                 source=", ".join(map(str, arguments.traces)),
                 only=arguments.runs,
                 quick=arguments.quick,
+                terms=terms_of(events, known_terms(spark, arguments.traces), otherwise)
+                if arguments.verify
+                else None,
             )
 
 
@@ -88,9 +101,21 @@ def _show(screen: Screen, report: Report, elapsed_s: float) -> None:
     screen.print(shown)
     if len(report.runs) > RUNS_SHOWN:
         screen.print(f"… and {len(report.runs) - RUNS_SHOWN:,} more")
+    for line in _broken(report.verdicts or []):
+        screen.print(line)
     events = sum(row["rows"] for row in report.runs)
     screen.print(
         f"\n{events:,} events in {elapsed_s:.1f} s; runs drawn: {len(report.drawn)} of {len(report.runs):,}"
     )
     screen.long(f"Page: {report.page}")
     screen.long(f"Tables: {report.tables}")
+
+
+def _broken(verdicts: list[Verdict]) -> list[str]:
+    lines = [
+        f"[bold red]violated[/] {name}, run {escape(run)}: {escape(text)}"
+        for run, name, outcome, text in verdicts
+        if outcome == "violated"
+    ]
+    more = len(lines) - RUNS_SHOWN
+    return lines if more <= 0 else [*lines[:RUNS_SHOWN], f"… and {more:,} more"]

@@ -21,7 +21,7 @@ EXAMPLES = """\
 examples:
   totem verify traces                        every run below the directory, by every property
   totem verify traces --complete             the runs are over: what has not come by now never will
-  totem verify traces --oracle               also by the checkers themselves, and compare
+  totem verify traces --oracle               by the statements and by the checkers, and compare
   totem verify traces --tables tables        keep bronze, silver and gold; judge again only what has changed
   totem verify traces --follow               as a cluster writes them, until Ctrl-C
   totem verify traces --master spark://…     on a cluster
@@ -37,13 +37,16 @@ def add(verbs: options.Verbs) -> None:
     parser.add_argument(
         "--run", dest="runs", action="append", metavar="NAME", help="only this run (repeatable)"
     )
-    what = parser.add_argument_group("what is known of runs whose directory has no terms.json")
-    what.add_argument("--complete", action="store_true", help="they ended quiescent")
-    what.add_argument("--same-clock", action="store_true", help="their nodes share one clock")
+    options.add_terms(parser)
     how = parser.add_argument_group("how")
-    how.add_argument(
-        "--oracle", action="store_true", help="judge by the checkers too, run by run, and compare"
+    by = how.add_mutually_exclusive_group()
+    by.add_argument(
+        "--judge",
+        choices=("statements", "checkers"),
+        help="by Spark's statements over tables, or by the checkers, a run at a time "
+        "(default: the checkers for up to a million events)",
     )
+    by.add_argument("--oracle", action="store_true", help="judge by both, and compare")
     how.add_argument("--tables", type=Path, metavar="DIR", help="keep the tables here, and go on from them")
     how.add_argument("--follow", action="store_true", help="watch the directory of a running cluster")
     options.add_master(how)
@@ -57,17 +60,22 @@ def run_verify(arguments: argparse.Namespace) -> int:
         from totempole.cli.verify_follow import follow
 
         return follow(screen, arguments)
-    from totempole.spark.session import open_session
+    from totempole.spark.bronze import find_files
+    from totempole.spark.run_files import rows_of
+    from totempole.spark.session import LARGE, LARGE_ROWS, open_session
     from totempole.spark.verdicts import judge_files
+    from totempole.spark.verify import Judge
 
     otherwise = Terms(arguments.complete, arguments.same_clock)
-    with open_session("totem verify", arguments.master) as spark:
+    large = arguments.judge != "checkers" and sum(map(rows_of, find_files(arguments.traces))) > LARGE_ROWS
+    with open_session("totem verify", arguments.master, LARGE if large else {}) as spark:
         with screen.progress("verifying", len(PROPERTIES)) as advance:
             judged = judge_files(
                 spark,
                 arguments.traces,
                 otherwise,
                 runs=arguments.runs,
+                by=arguments.judge and Judge(arguments.judge),
                 oracle=arguments.oracle,
                 tables=arguments.tables,
                 tell=advance,

@@ -87,7 +87,7 @@ def _judge(
         violations = [row.asDict(recursive=True) for row in rows if _is_new(row, told)]
         counts = outcomes(judged.verdicts)
         latencies = _latencies(events, number)
-        return Update(number, new.count(), events.count(), runs, counts, violations, latencies)
+        return Update(number, new.count(), judged.events, runs, counts, violations, latencies)
     finally:
         events.unpersist()
 

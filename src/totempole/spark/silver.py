@@ -20,7 +20,7 @@ _COLUMNS = (
     *("run", "node", "incarnation", "step", "at_us", "kind", "message", "origin", "service", "ring", "seq"),
     *("timestamp", "configuration", "configuration_kind", "members", "bytes", "detail"),
 )
-_FEW = ("configuration", "crash", "leave", "restart")
+_FEW = ("configuration", "crash", "leave", "restart", "suspect")
 _CHANGE = ("node", "step", "message", "at_us", "ring", "seq", "detail", "configuration_kind")
 
 
@@ -43,18 +43,30 @@ class Silver:
         return _numbered(self.bronze.where(F.col("kind") != "fault").select(*_COLUMNS))
 
     @cached_property
-    def skeleton(self) -> DataFrame:
-        """As `events`, but only the rows that lives and stays are made of."""
-        own = self.bronze.where(F.col("kind") != "fault")
-        ends = own.groupBy("run", "node", "incarnation").agg(
-            F.min("step").alias("first"),
-            F.max("step").alias("last"),
-            F.max_by("at_us", "step").alias("at_us"),
+    def spans(self) -> DataFrame:
+        """run, node, incarnation; rows: how many, faults included; events: how many, without them; first,
+        last, at_us: the steps of the first and the last event, and its time; grouped: some are of groups."""
+        own = F.col("kind") != "fault"
+        step = F.when(own, F.col("step"))
+        return self.bronze.groupBy("run", "node", "incarnation").agg(
+            F.count("*").alias("rows"),
+            F.count_if(own).alias("events"),
+            F.min(step).alias("first"),
+            F.max(step).alias("last"),
+            F.max_by("at_us", step).alias("at_us"),
+            F.bool_or(F.col("kind") == "process").alias("grouped"),
         )
-        few = own.where(F.col("kind").isin(*_FEW)).select(*_COLUMNS)
+
+    @cached_property
+    def skeleton(self) -> DataFrame:
+        """As `events`, but only the rows that begin, change or end something, or suspect someone; and for
+        each incarnation one of kind `first` and one of kind `last`."""
+        few = self.bronze.where(F.col("kind").isin(*_FEW)).select(*_COLUMNS)
+        key = ("run", "node", "incarnation", "at_us")
         for kind in ("first", "last"):
-            columns = {"step": F.col(kind), "kind": F.lit(kind)}
-            marks = ends.withColumns(columns).drop("first", "last")
+            marks = self.spans.where("events > 0").select(
+                *key, F.col(kind).alias("step"), F.lit(kind).alias("kind")
+            )
             few = few.unionByName(marks, allowMissingColumns=True)
         return _numbered(few)
 
@@ -62,7 +74,7 @@ class Silver:
     def nodes(self) -> DataFrame:
         """run, node, last_at: who left any trace, if only a fault; last_at is null for those."""
         last = self.lives.groupBy("run", "node").agg(F.max("last_at").alias("last_at"))
-        return self.bronze.select("run", "node").distinct().join(last, ["run", "node"], "left")
+        return self.spans.select("run", "node").distinct().join(last, ["run", "node"], "left")
 
     @cached_property
     def lives(self) -> DataFrame:
@@ -142,8 +154,7 @@ class Silver:
 
     @cached_property
     def suspicions(self) -> DataFrame:
-        """Raw events, which need no life."""
-        return self.bronze.where("kind = 'suspect'")
+        return self.skeleton.where("kind = 'suspect'")
 
     @cached_property
     def slots(self) -> DataFrame:

@@ -34,8 +34,9 @@ from totempole.spark.findings import VERDICTS
 from totempole.spark.lifecycles import configurations, messages, token_visits
 from totempole.spark.schema import EVENTS
 from totempole.spark.silver import Silver
+from totempole.spark.statements import Tell
 from totempole.spark.terms import terms_of, terms_table
-from totempole.spark.verify import Tell, verify
+from totempole.spark.verify import verify
 from totempole.trace.reader import read_trace
 
 SILVER: dict[str, Callable[[Silver], DataFrame]] = {

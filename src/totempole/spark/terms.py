@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from totempole.checkers.terms import Terms
+from totempole.checkers.terms_file import read_terms
 
 SCHEMA = (
     "run string, complete boolean, same_clock boolean, "
@@ -18,6 +20,12 @@ SCHEMA = (
 def terms_table(spark: SparkSession, known: Mapping[str, Terms]) -> DataFrame:
     rows = [(run, terms.complete, terms.same_clock, _expectation(terms)) for run, terms in known.items()]
     return spark.createDataFrame(rows, SCHEMA)
+
+
+def known_terms(spark: SparkSession, paths: Iterable[Path]) -> DataFrame:
+    """What the files `terms.json` in these directories say."""
+    found = (read_terms(path) for path in paths if path.is_dir())
+    return terms_table(spark, {run: terms for each in found for run, terms in each.items()})
 
 
 def terms_of(runs: DataFrame, known: DataFrame, otherwise: Terms) -> DataFrame:

@@ -17,11 +17,15 @@ from totempole.checkers.terms_file import read_terms
 from totempole.checkers.verdict import LISTED_MAX, Outcome
 from totempole.errors import TraceError
 from totempole.spark.bronze import damage, find_files, read_events
+from totempole.spark.oracle import judge_files as judge_groups
 from totempole.spark.oracle import judge_runs
+from totempole.spark.progress import watching
+from totempole.spark.run_files import group_by_run
 from totempole.spark.silver import Silver
+from totempole.spark.statements import Tell
 from totempole.spark.tables import Tables
 from totempole.spark.terms import terms_of, terms_table
-from totempole.spark.verify import Tell, absentees, outcomes, verify
+from totempole.spark.verify import CHECKED_MAX, Judge, Verification, absentees, by_checkers, outcomes, verify
 
 LISTED = 1_000
 """Findings that are brought to the driver. The tables have all of them."""
@@ -52,11 +56,12 @@ def judge_files(
     otherwise: Terms,
     *,
     runs: Sequence[str] | None = None,
+    by: Judge | None = None,
     oracle: bool = False,
     tables: Path | None = None,
     tell: Tell = lambda done, note: None,
 ) -> Judged:
-    """`otherwise`: what holds of runs of which no file tells the terms."""
+    """`otherwise`: what holds of runs of which no file tells the terms. `oracle`: by both judges."""
     files = find_files(paths)
     try:
         known = {run: terms for path in paths if path.is_dir() for run, terms in read_terms(path).items()}
@@ -64,9 +69,14 @@ def judge_files(
             kept = Tables(spark, tables)
             kept.update(files, known, otherwise, tell)
             return _from_tables(kept, runs)
+        if not (runs or oracle) and by is not Judge.STATEMENTS:
+            groups = group_by_run(files)
+            if by is Judge.CHECKERS or max(group.rows for group in groups) <= CHECKED_MAX:
+                with watching(spark, lambda done, note: tell(0, note)):
+                    return _judged(by_checkers(judge_groups(spark, groups, known, otherwise)))
         events = _chosen(read_events(spark, files), runs)
         terms = terms_of(events, terms_table(spark, known), otherwise).persist()
-        return judge(events, terms, oracle=oracle, tell=tell)
+        return judge(events, terms, by=by, oracle=oracle, tell=tell)
     except (PySparkException, Py4JJavaError) as error:
         found = damage(error)
         if found is None:
@@ -89,17 +99,28 @@ def _from_tables(tables: Tables, runs: Sequence[str] | None) -> Judged:
 
 
 def judge(
-    events: DataFrame, terms: DataFrame, *, oracle: bool = False, tell: Tell = lambda done, note: None
+    events: DataFrame,
+    terms: DataFrame,
+    *,
+    by: Judge | None = None,
+    oracle: bool = False,
+    tell: Tell = lambda done, note: None,
 ) -> Judged:
-    verification = verify(events, terms, tell)
-    disagreements = _compare(verification.verdicts, judge_runs(events, terms)) if oracle else []
+    verification = verify(events, terms, tell, Judge.STATEMENTS if oracle else by)
+    disagreements = (
+        _compare(verification.verdicts, by_checkers(judge_runs(events, terms)).verdicts) if oracle else []
+    )
+    return _judged(verification, disagreements)
+
+
+def _judged(found: Verification, disagreements: Sequence[str] = ()) -> Judged:
     return Judged(
-        runs=terms.count(),
-        events=events.count(),
-        outcomes=outcomes(verification.verdicts),
-        listed=_first(verification.findings),
-        absent=absentees(Silver(events, terms)),
-        disagreements=disagreements,
+        runs=found.runs,
+        events=found.events,
+        outcomes=outcomes(found.verdicts),
+        listed=_first(found.findings),
+        absent=found.absent,
+        disagreements=list(disagreements),
     )
 
 

@@ -1,115 +1,107 @@
 """Was every guarantee kept? Bronze and terms in, verdicts and findings out.
 
-Properties that look at few rows, such as those of membership, are stated for all runs. Those of messages are
-stated for the runs that `suspicion` could not clear; those of groups for the runs that have groups.
+There are two judges, which say the same. The checkers take a run at a time, whole, on one core: as many runs
+at once as there are cores. The statements take all runs at once, and share the work on one run too; but
+planning them alone takes Spark ten seconds and more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import reduce
-from typing import Any
+from enum import StrEnum
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from totempole.checkers.properties import PROPERTIES
 from totempole.checkers.verdict import LISTED_MAX
 from totempole.errors import TraceError
-from totempole.spark import findings, suspicion
-from totempole.spark.group_silver import GroupSilver
-from totempole.spark.properties.group import GROUP
-from totempole.spark.properties.ring import RING
+from totempole.spark import findings, oracle
 from totempole.spark.settling import settle, settled
 from totempole.spark.silver import Silver
-
-JOBS_AT_ONCE = 3
-"""Statements that run at a time: most of the time of a small one is Spark's planning."""
+from totempole.spark.statements import Tell, findings_of_statements
 
 NAMES = tuple(item.name for item in PROPERTIES)
 
-Tell = Callable[[int, str], None]
-Statement = Callable[[Any], Iterable[DataFrame]]
+CHECKED_MAX = 1_000_000
+"""Rows that the checkers take at a time, unless the judge is named: about a gigabyte, and half a minute."""
+
+
+class Judge(StrEnum):
+    STATEMENTS = "statements"
+    CHECKERS = "checkers"
 
 
 @dataclass(frozen=True)
 class Verification:
     """What was found."""
 
+    judge: Judge
+    runs: int
+    events: int
+    absent: list[tuple[str, int]]
+    """Runs and nodes: members of configurations that left no trace. The first few."""
     verdicts: DataFrame
     """run, property, outcome, count: one row for each run and property."""
     findings: DataFrame
     """Violations, and why something is undecided; of each run and property the first few."""
 
 
-def verify(bronze: DataFrame, terms: DataFrame, tell: Tell = lambda done, note: None) -> Verification:
+def verify(
+    bronze: DataFrame,
+    terms: DataFrame,
+    tell: Tell = lambda done, note: None,
+    judge: Judge | None = None,
+) -> Verification:
     """`tell` hears how many properties are done, of `len(NAMES)`, and the name of the last."""
-    check_steps(bronze)
-    terms = settled(terms)
-    silver = Silver(bronze, terms)
-    suspects = settled(suspicion.Suspicion(silver).settled().suspects())
-    doubtful = {row["property"] for row in suspects.select("property").distinct().collect()}
-    tell(0, "suspects found")
-    few = silver.only(suspects)
-    groups = GroupSilver(silver.only(bronze.where("kind = 'process'")))
-    grouped = not groups.events.isEmpty()
-    if doubtful:
-        settle(few, _FEW)
-    work: list[tuple[str, Statement, Any]] = [
-        (name, statement, few if name in suspicion.PROPERTIES else silver)
-        for name, statement in RING.items()
-        if name in doubtful or name not in suspicion.PROPERTIES
-    ]
-    if grouped:
-        settle(groups.silver, _FEW)
-        settle(groups, _GROUPS)
-        work += [(name, statement, groups) for name, statement in GROUP.items()]
-    together = reduce(DataFrame.unionByName, _state(work, tell))
-    return Verification(findings.verdicts(terms, NAMES, together), findings.listed(together))
+    silver = Silver(bronze, settled(terms))
+    settle(silver, ("spans",))
+    check_steps(silver)
+    rows = silver.spans.groupBy("run").agg(F.sum("rows").alias("rows")).agg(F.sum("rows"), F.max("rows"))
+    total, most = rows.collect()[0]
+    judge = judge or (Judge.CHECKERS if (most or 0) <= CHECKED_MAX else Judge.STATEMENTS)
+    if judge is Judge.CHECKERS:
+        return by_checkers(oracle.judge_runs(bronze, silver.terms))
+    found = findings_of_statements(silver, tell)
+    return Verification(
+        judge,
+        silver.terms.count(),
+        int(total or 0),
+        absentees(silver),
+        findings.verdicts(silver.terms, NAMES, found),
+        findings.listed(found),
+    )
 
 
-_FEW = (
-    "events",
-    "skeleton",
-    "lives",
-    "stays",
-    "nodes",
-    "configurations",
-    "slots",
-    "originations",
-    "deliveries",
-)
-_GROUPS = ("events", "processes", "views", "memberships", "deliveries", "receptions", "sends", "messages")
-"""What several statements ask for."""
+def by_checkers(judged: DataFrame) -> Verification:
+    """`judged`: what `oracle` found."""
+    judged = settled(judged)
+    totals = judged.agg(F.count("*"), F.count_distinct("run"), F.sum("rows"))
+    runs, names, rows = totals.collect()[0]
+    for row in judged.where("trouble is not null").orderBy("run").limit(1).collect():
+        raise TraceError(row["trouble"])
+    if names != runs:
+        raise TraceError("files of one run lie among those of another: a directory run=… has rows of both")
+    missing = judged.select("run", F.explode("absent").alias("node")).orderBy("run", "node").limit(LISTED_MAX)
+    return Verification(
+        Judge.CHECKERS,
+        runs,
+        int(rows or 0),
+        [(row["run"], row["node"]) for row in missing.collect()],
+        oracle.verdicts_in(judged, NAMES),
+        oracle.findings_in(judged),
+    )
 
 
-def _state(work: list[tuple[str, Statement, Any]], tell: Tell) -> list[DataFrame]:
-    """The findings of each statement."""
-    done = len(NAMES) - len(work)
-
-    def one(item: tuple[str, Statement, Any]) -> DataFrame:
-        nonlocal done
-        name, statement, tables = item
-        found = settled(findings.named(name, statement(tables)))
-        done += 1
-        tell(done, name)
-        return found
-
-    with ThreadPoolExecutor(JOBS_AT_ONCE) as pool:
-        return list(pool.map(one, work))
-
-
-def check_steps(bronze: DataFrame) -> None:
+def check_steps(silver: Silver) -> None:
     """A node counts its events: more events than steps are those of two runs with one name."""
-    each = bronze.where("kind != 'fault'").groupBy("run", "node")
-    counted = each.agg(F.count("*").alias("rows"), (F.max("step") - F.min("step") + 1).alias("steps"))
-    for row in counted.where("rows > steps").orderBy("run", "node").limit(1).collect():
-        where = _files_of(bronze, row["run"], row["node"])
+    steps = F.max("last") - F.min("first") + 1
+    each = silver.spans.groupBy("run", "node").agg(F.sum("events").alias("events"), steps.alias("steps"))
+    for row in each.where("events > steps").orderBy("run", "node").limit(1).collect():
+        files = _files_of(silver.bronze, row["run"], row["node"])
         raise TraceError(
-            f"{', '.join(where)}: node {row['node']} of run {row['run']!r} has {row['rows']} events in "
-            f"{row['steps']} steps: are these two runs with one name, or files that are there twice?"
+            oracle.twice_told(files, *(row[name] for name in ("run", "node", "events", "steps")))
         )
 
 
@@ -121,9 +113,17 @@ def _files_of(bronze: DataFrame, run: str, node: int) -> list[str]:
 
 def absentees(silver: Silver) -> list[tuple[str, int]]:
     """Runs and nodes: members of configurations that left no trace."""
-    members = silver.stays.select("run", F.explode("members").alias("node")).distinct()
-    missing = members.join(silver.nodes, ["run", "node"], "left_anti").orderBy("run", "node")
+    changes = silver.bronze.where("kind = 'configuration'")
+    members = changes.select("run", F.explode("members").alias("node")).distinct()
+    missing = members.join(silver.spans, ["run", "node"], "left_anti").orderBy("run", "node")
     return [(row["run"], row["node"]) for row in missing.limit(LISTED_MAX).collect()]
+
+
+def sentences(found: Verification) -> DataFrame:
+    """run, property, outcome, count, text: the verdicts, each with the first of what was found, or null."""
+    order = Window.partitionBy("run", "property").orderBy(~F.col("violated"), "steps", "nodes", "text")
+    first = found.findings.withColumn("place", F.row_number().over(order)).where("place = 1")
+    return found.verdicts.join(first.select("run", "property", "text"), ["run", "property"], "left")
 
 
 def outcomes(verdicts: DataFrame) -> Mapping[str, Mapping[str, int]]:

@@ -7,6 +7,7 @@ dictionaries, and nothing is null. The schema's version travels in the metadata 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -65,9 +66,43 @@ def to_rows(batch: Any, where: Path) -> Iterator[Row]:
         column = batch.column(name)
         if column.null_count:
             raise TraceError(f"{where}: column {name!r} has empty places")
-        values = column.to_pylist()
-        columns.append(map(tuple, values) if name == "members" else values)
+        chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+        columns.append(chain.from_iterable(map(_values, chunks)))
     return map(Row, *columns)
+
+
+def _values(column: Any) -> Sequence[Any]:
+    """As `to_pylist` gives them, several times as fast: numbers straight from memory, each text made once.
+    Lists become tuples."""
+    if pa.types.is_integer(column.type):
+        return _numbers(column)
+    if pa.types.is_list(column.type):
+        return _tuples(column)
+    if not pa.types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    texts = column.dictionary.to_pylist()
+    return list(map(texts.__getitem__, _numbers(column.indices)))
+
+
+_FORMATS = {8: "b", 16: "h", 32: "i", 64: "q"}
+
+
+def _numbers(column: Any) -> list[int]:
+    memory = column.buffers()[1]
+    if memory is None:
+        return []
+    numbers: Any = memoryview(memory).cast("b")
+    found: list[int] = numbers.cast(_FORMATS[column.type.bit_width])[
+        column.offset : column.offset + len(column)
+    ].tolist()
+    return found
+
+
+def _tuples(column: Any) -> list[tuple[int, ...]]:
+    ends = memoryview(column.buffers()[1]).cast("b").cast("i")
+    ends = ends[column.offset : column.offset + len(column) + 1]
+    numbers = _numbers(column.values)
+    return [tuple(numbers[start:stop]) for start, stop in pairwise(ends)]
 
 
 def check_schema(schema: Any, where: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from totempole.trace.spool import part_of
 
 def read_trace(path: Path | str) -> list[Row]:
     """All rows of a file, or of all files below a directory, in the order of run, node and step."""
-    rows = [row for file in trace_files(Path(path)) for row in _read(file)]
+    rows = list(chain.from_iterable(map(_read, trace_files(Path(path)))))
     rows.sort(key=attrgetter("run", "node", "step"))
     return rows
 
@@ -60,5 +61,4 @@ def _read_spool(path: Path) -> Iterable[Row]:
 
 
 def _rows(batches: Iterator[Any], path: Path) -> Iterator[Row]:
-    for batch in batches:
-        yield from to_rows(batch, path)
+    return chain.from_iterable(to_rows(batch, path) for batch in batches)

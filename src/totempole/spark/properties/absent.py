@@ -13,6 +13,6 @@ def absent(silver: Silver, companies: DataFrame) -> DataFrame:
 
     In place of `members` there is `member`. A node to which only a fault was done is not absent.
     """
-    nodes = silver.bronze.select("run", F.col("node").alias("member"))
+    nodes = silver.nodes.select("run", F.col("node").alias("member"))
     each = companies.withColumn("member", F.explode("members")).drop("members")
     return each.join(nodes, ["run", "member"], "left_anti")

@@ -111,7 +111,7 @@ def _late(silver: Silver, delivered: DataFrame) -> DataFrame:
 
 def _unknown(silver: Silver, sourceless: DataFrame) -> DataFrame:
     """Deliveries of what nobody is known to have originated: a reason, unless the originator left a trace."""
-    nodes = silver.bronze.select("run", F.col("node").alias("origin"))
+    nodes = silver.nodes.select("run", F.col("node").alias("origin"))
     rings = silver.slots.select("run", "ring")
     absent = sourceless.join(nodes, ["run", "origin"], "left_anti").join(rings, ["run", "ring"], "left_semi")
     text = F.format_string("Node %d, the originator of %s, left no trace.", "origin", "row.message")

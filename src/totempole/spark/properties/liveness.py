@@ -43,7 +43,7 @@ def _ends(silver: Silver, nodes: DataFrame) -> DataFrame:
     up; settled: in a configuration of exactly those; names and changes: of the settled.
     """
     group = Window.partitionBy("run", "group")
-    known = silver.bronze.select("run", "node").distinct().withColumn("known", F.lit(True))
+    known = silver.nodes.select("run", "node").withColumn("known", F.lit(True))
     lives = silver.lives.where("current").select("run", "node", "life")
     whole = F.count("known").over(group) == F.count("node").over(group)
     up = F.col("life").isNotNull() & whole

@@ -73,7 +73,7 @@ def _lower() -> Check:
 def termination(silver: Silver) -> Iterable[DataFrame]:
     """Theorem 4.3. Nobody stays behind in a configuration that another member has left."""
     everyone = F.collect_list(F.struct("node", "name")).over(Window.partitionBy("run"))
-    nodes = silver.bronze.select("run", F.col("node").alias("member")).distinct()
+    nodes = silver.nodes.select("run", F.col("node").alias("member"))
     members = (
         _told(silver)
         .where("open")

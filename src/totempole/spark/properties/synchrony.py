@@ -143,9 +143,7 @@ def _open_moves(silver: Silver) -> DataFrame:
     )
     each = moves.withColumn("member", F.explode("company")).drop("company")
     nodes = (
-        silver.bronze.select("run", F.col("node").alias("member"))
-        .distinct()
-        .withColumn("traced", F.lit(True))
+        silver.nodes.select("run", F.col("node").alias("member")).distinct().withColumn("traced", F.lit(True))
     )
     waiting = silver.stays.where("open").select(
         "run", F.col("node").alias("member"), F.col("name").alias("stays_in")

@@ -20,6 +20,7 @@ from totempole.spark.report.figures import Record, natural
 from totempole.spark.report.overview import Verdict
 from totempole.spark.report.page import render
 from totempole.spark.report.store import Store
+from totempole.spark.verify import NAMES, sentences, verify
 
 PAGE = "index.html"
 TABLES = "tables"
@@ -39,13 +40,16 @@ class Report:
     runs: list[Record]
     drawn: list[str]
     latency: list[Record]
+    verdicts: list[Verdict] | None
+    """If they were asked for."""
 
     def data(self) -> dict[str, Any]:
         of_run: dict[str, list[Record]] = {}
         for row in self.latency:
             of_run.setdefault(row["run"], []).append({name: row[name] for name in row if name != "run"})
         runs = [{**row, "latency": of_run.get(row["run"], [])} for row in self.runs]
-        return {"page": str(self.page), "tables": str(self.tables), "drawn": self.drawn, "runs": runs}
+        found = {"page": str(self.page), "tables": str(self.tables), "drawn": self.drawn, "runs": runs}
+        return found if self.verdicts is None else found | {"verdicts": self.verdicts}
 
 
 def write_report(
@@ -55,9 +59,10 @@ def write_report(
     source: str,
     only: Sequence[str] = (),
     quick: bool = False,
-    verdicts: Sequence[Verdict] | None = None,
+    terms: DataFrame | None = None,
 ) -> Report:
-    """Writes OUT/tables/NAME/run=… and OUT/index.html, in place of what an earlier report left."""
+    """Writes OUT/tables/NAME/run=… and OUT/index.html, in place of what an earlier report left. With `terms`
+    it also judges the runs, by every property."""
     if only:
         events = events.where(F.col("run").isin(*only))
     with Store(out / TABLES) as store:
@@ -67,12 +72,26 @@ def write_report(
         _check(runs, only, source)
         with _damage_named():
             tables.figures(events, *summaries, store.keep)
+            verdicts = None if terms is None else _verdicts(store, events, terms)
         drawn = chosen(runs, only, quick, verdicts or ())
         latency = _middle(store.rows("latency"))
         figures = store.figures(drawn)
         text = render(runs, figures, source=source, latency=latency, verdicts=verdicts)
     _write(out / PAGE, text)
-    return Report(out / PAGE, out / TABLES, runs, [row["run"] for row in drawn], latency)
+    return Report(out / PAGE, out / TABLES, runs, [row["run"] for row in drawn], latency, verdicts)
+
+
+def _verdicts(store: Store, events: DataFrame, terms: DataFrame) -> list[Verdict]:
+    known = terms.join(events.select("run").distinct(), "run", "left_semi")
+    store.keep("verdicts", sentences(verify(events, known)))
+    place = {name: number for number, name in enumerate(NAMES)}
+    rows = sorted(store.rows("verdicts"), key=lambda row: (natural(row["run"]), place[row["property"]]))
+    return [(row["run"], row["property"], row["outcome"], _sentence(row)) for row in rows]
+
+
+def _sentence(row: Record) -> str:
+    more = f" … and {row['count'] - 1:,} more" if row["count"] > 1 else ""
+    return f"{row['text'] or ''}{more}"
 
 
 @contextmanager
