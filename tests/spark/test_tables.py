@@ -96,7 +96,6 @@ def test_rotations_are_measured(made: tuple[Path, Tables], outcome: Outcome) -> 
     assert all(row["rotation_us"] is None or row["rotation_us"] > 0 for row in rows)
 
 
-@pytest.mark.long
 def test_what_has_not_changed_is_not_made_again(made: tuple[Path, Tables], spark: SparkSession) -> None:
     traces, tables = made
     assert update(tables, traces) == []
@@ -108,7 +107,6 @@ def test_what_has_not_changed_is_not_made_again(made: tuple[Path, Tables], spark
     assert tables.read("gold/verdicts").where("run = 'two'").count() == 30
 
 
-@pytest.mark.long
 def test_a_run_that_is_made_again_leaves_nothing_of_the_old(
     spark: SparkSession, tmp_path: Path, outcome: Outcome
 ) -> None:
