@@ -29,6 +29,7 @@ from totempole.spark.campaign.attempt import run_here
 from totempole.spark.campaign.cases import Campaign, try_case
 from totempole.spark.campaign.tables import RUNS, batch_of
 from totempole.spark.verdicts import judge_files
+from totempole.spark.verify import Judge
 
 CAMPAIGN = Campaign(range(30))
 BROKEN = "safe delivered as agreed"
@@ -127,10 +128,10 @@ def test_a_verification_outlives_a_worker(spark: SparkSession, cluster: Cluster,
         """Results of tasks that others still need."""
         return any(victim.scratch.rglob("shuffle_*.data"))
 
-    command = ("verify", str(traces), "--json", str(file))
+    command = ("verify", str(traces), "--judge", "statements", "--json", str(file))
     code, said = totem_losing(cluster, victim, it_has_something_to_lose, *command)
     assert code == 1, said
-    here = json.loads(json.dumps(verify.data(judge_files(spark, [traces], Terms()))))
+    here = json.loads(json.dumps(verify.data(judge_files(spark, [traces], Terms(), by=Judge.STATEMENTS))))
     found = json.loads(file.read_text())
     assert found == here
     assert found["properties"]["safe-delivery"] == {"holds": 2, "violated": 1}

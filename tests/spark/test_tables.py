@@ -59,6 +59,10 @@ def test_every_table_is_partitioned_by_run(made: tuple[Path, Tables]) -> None:
         "silver/configurations",
         "silver/token_visits",
         "gold/verdicts",
+        "gold/runs",
+        "gold/stays",
+        "gold/latency",
+        "gold/rotation",
     }
 
 
@@ -96,6 +100,14 @@ def test_rotations_are_measured(made: tuple[Path, Tables], outcome: Outcome) -> 
     assert all(row["rotation_us"] is None or row["rotation_us"] > 0 for row in rows)
 
 
+def test_the_figures_are_of_the_same_events(made: tuple[Path, Tables], outcome: Outcome) -> None:
+    (row,) = made[1].read("gold/runs").where("run = 'one'").collect()
+    assert row["delivered"] == sum(each.kind == "deliver" for each in outcome.rows)
+    own = "run = 'one' and scope = 'own' and service = 'safe' and percentile = 50"
+    (latency,) = made[1].read("gold/latency").where(own).collect()
+    assert latency["deliveries"] == len({each.message for each in outcome.rows if each.kind == "submit"})
+
+
 def test_what_has_not_changed_is_not_made_again(made: tuple[Path, Tables], spark: SparkSession) -> None:
     traces, tables = made
     assert update(tables, traces) == []
@@ -105,6 +117,7 @@ def test_what_has_not_changed_is_not_made_again(made: tuple[Path, Tables], spark
     assert update(tables, traces) == ["two"]
     assert tables.read("gold/verdicts").where("run = 'one'").orderBy("property").collect() == before
     assert tables.read("gold/verdicts").where("run = 'two'").count() == 30
+    assert {row["run"] for row in tables.read("gold/runs").collect()} == {"one", "two"}
 
 
 def test_a_run_that_is_made_again_leaves_nothing_of_the_old(

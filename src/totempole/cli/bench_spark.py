@@ -28,7 +28,7 @@ class Plan:
     runs: int = 512
     """Of the whole trace; a quarter and a half of it are measured too."""
     rounds: int = 3
-    seeds: int = 240
+    seeds: int = 120
     """Of the campaign."""
 
 
@@ -77,53 +77,56 @@ def _campaign(screen: Screen, plan: Plan) -> CampaignRates:
 
 
 def _verify(screen: Screen, plan: Plan, place: Path) -> dict[str, list[Verified]]:
-    """By name: growth with size on all cores, then one core on the smallest."""
-    from totempole.bench.spark_traces import make_traces
+    """By name: growth with size on all cores, and one core on the smallest, of either judge."""
     from totempole.bench.spark_verify import measure
 
     cores = len(os.sched_getaffinity(0))
+    warm, *parts = _traces(screen, plan, place, cores)
+    sizes = [parts[:1], parts[:2], parts]
+    work = [("checkers", cores, sizes), ("checkers", 1, sizes[:1]), ("statements", cores, sizes)]
+    found: dict[str, list[Verified]] = {}
+    with screen.progress("verifying", plan.rounds * len(work)) as advance:
+        for number in range(plan.rounds):
+            for at, (judge, count, traces) in enumerate(work):
+                advance(number * len(work) + at, f"by the {judge}")
+                for size, sample in zip((1, 2, 4), measure(warm, traces, judge, count), strict=False):
+                    many = f"{count} core{'s' if count > 1 else ''}"
+                    found.setdefault(f"{judge}, {many}, size {size}", []).append(sample)
+    return found
+
+
+def _traces(screen: Screen, plan: Plan, place: Path, cores: int) -> list[Path]:
+    """One to warm up with; a quarter, a quarter, and half of the whole. What is there already is kept."""
+    from totempole.bench.spark_traces import make_traces
+
     quarter = plan.runs // 4
-    parts = {name: place / name for name in ("warm", "first", "second", "rest")}
     wanted = {"warm": WARM_RUNS, "first": quarter, "second": quarter, "rest": plan.runs - 2 * quarter}
     first = 0
-    with screen.progress("simulating", plan.runs + WARM_RUNS) as advance:
-        for name, directory in parts.items():
-            if not directory.exists():
+    with screen.progress("simulating", sum(wanted.values())) as advance:
+        for name, runs in wanted.items():
+            if not (place / name).exists():
                 before = first
                 make_traces(
-                    directory,
-                    wanted[name],
+                    place / name,
+                    runs,
                     RATE,
                     cores,
                     lambda done, note, before=before: advance(before + done, note),  # type: ignore[misc]
                     first,
                 )
-            first += wanted[name]
-    sizes = {
-        "1": [parts["first"]],
-        "2": [parts["first"], parts["second"]],
-        "4": [parts["first"], parts["second"], parts["rest"]],
-    }
-    work = [(f"size {name}, {cores} cores", traces, cores) for name, traces in sizes.items()]
-    work.append(("size 1, 1 core", sizes["1"], 1))
-    found: dict[str, list[Verified]] = {name: [] for name, _, _ in work}
-    with screen.progress("verifying", plan.rounds * len(work)) as advance:
-        for number in range(plan.rounds):
-            for at, (name, traces, count) in enumerate(work):
-                advance(number * len(work) + at, name)
-                found[name].append(measure(traces, parts["warm"], count))
-    return found
+            first += runs
+    return [place / name for name in wanted]
 
 
 def _verify_table(verified: dict[str, list[Verified]]) -> Table:
     numbers = ("runs", "events", "seconds", "events/s", "events/s and core", "growth")
-    shown = table("trace", *numbers, title="Verified, from files to verdicts; medians", right=numbers)
-    base: float | None = None
+    shown = table("judge", *numbers, title="Verified, from files to verdicts; medians", right=numbers)
+    smallest: dict[str, float] = {}
     for name, samples in verified.items():
         seconds = median(sample.seconds for sample in samples)
         sample = samples[0]
         rate = sample.events / seconds
-        base = base or seconds / sample.events
+        base = smallest.setdefault(f"{sample.judge} {sample.cores}", seconds / sample.events)
         shown.add_row(
             name,
             f"{sample.runs:,}",

@@ -27,16 +27,16 @@ EMBEDDED = "local[*]"
 PARTITIONS_PER_CORE = 2
 DRIVER_MEMORY = "2g"
 
-QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=256m"
+_LOGGING = f'"-Dlog4j2.configurationFile={Path(__file__).with_name("log4j2.properties")}"'
+QUICK_JAVA = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=256m {_LOGGING}"
 """For Java that is to live for a minute: it starts sooner, and leaves the cores to Python."""
 LARGE_ROWS = 1_000_000
-LARGE = {"spark.driver.extraJavaOptions": "-XX:+UseParallelGC"}
+LARGE = {"spark.driver.extraJavaOptions": f"-XX:+UseParallelGC {_LOGGING}"}
 """Settings for work on more rows than that, which pays for what Java does to become fast."""
 
 _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.log.level": "ERROR",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.sql.sources.partitionOverwriteMode": "dynamic",
@@ -110,9 +110,11 @@ def _prepare(master: str) -> None:
 
 
 def _settings_of(master: str) -> dict[str, str]:
-    found = {"spark.driver.memory": os.environ.get("TOTEM_SPARK_MEMORY", DRIVER_MEMORY)}
+    found = {
+        "spark.driver.memory": os.environ.get("TOTEM_SPARK_MEMORY", DRIVER_MEMORY),
+        "spark.driver.extraJavaOptions": QUICK_JAVA,
+    }
     if master.startswith("local"):
-        found["spark.driver.extraJavaOptions"] = QUICK_JAVA
         cores = _local_cores(master)
         found["spark.sql.shuffle.partitions"] = str(PARTITIONS_PER_CORE * cores)
     else:

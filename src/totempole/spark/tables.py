@@ -6,6 +6,7 @@
     DIR/silver/token_visits/run=…     one row for each visit of the token (traces of level `protocol`)
     DIR/gold/verdicts/run=…           run, property, outcome, count
     DIR/gold/findings/run=…           violations with nodes, messages and steps; why something is undecided
+    DIR/gold/FIGURES/run=…            what a report draws: see `report.tables`
     DIR/sources.parquet               the trace files that they were made of, with size and time
 
 A run is made anew, whole, when one of its files is new or has changed: what was there of it is removed first.
@@ -32,6 +33,7 @@ from totempole.spark.bronze import read_events
 from totempole.spark.findings import SCHEMA as FINDINGS
 from totempole.spark.findings import VERDICTS
 from totempole.spark.lifecycles import configurations, messages, token_visits
+from totempole.spark.report import tables as figures
 from totempole.spark.schema import EVENTS
 from totempole.spark.silver import Silver
 from totempole.spark.statements import Tell
@@ -110,6 +112,13 @@ class Tables:
         self._write("gold/verdicts", judged.verdicts)
         self._write("gold/findings", judged.findings)
         terms.unpersist()
+
+        def keep(name: str, rows: DataFrame) -> DataFrame:
+            self._write(f"gold/{name}", rows)
+            kept = self._spark.read.schema(rows.schema).parquet(str(self.directory / "gold" / name))
+            return kept.join(few, "run", "left_semi")
+
+        figures.figures(events, *figures.summaries(events, keep), keep)
 
     def _remove(self, runs: set[str]) -> None:
         """A run that has no findings any more would otherwise keep the old ones."""
