@@ -208,7 +208,8 @@ class Demo:
         report = demo_spark.judge_and_draw(self.screen, traces, self.out / "report")
         outcomes = Counter(outcome for _, _, outcome, _ in report.verdicts or ())
         self.spark_holds = bool(outcomes["holds"]) and not outcomes["violated"]
-        verdict = ", ".join(f"{outcomes[outcome]} {outcome}" for outcome in STYLES)
+        words = {Holds.HOLDS: "hold", Holds.VIOLATED: "are violated", Holds.UNDECIDED: "are undecided"}
+        verdict = ", ".join(f"{outcomes[outcome]} {word}" for outcome, word in words.items())
         latency = "; ".join(
             f"{row['service']} p{row['percentile']:g} {row['latency_us'] / 1000:.1f} ms"
             for row in report.latency

@@ -44,6 +44,7 @@ class Played:
 
 def play(load_s: float, directory: Path) -> Played:
     """Sealed, by multicast, traced: everything as in a cluster of several hosts."""
+    directory = directory.resolve()  # the nodes' files name others relative to themselves
     keyring.create(directory / KEY)
     setup = Setup(key_file=directory / KEY, trace="checked")
     with _lab() as lab, Cluster(lab, directory, setup) as cluster:

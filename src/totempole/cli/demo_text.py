@@ -19,8 +19,8 @@ REAL = """
     """
 
 SPARK = """
-    The same properties once more, written for Spark as operations on tables, so that they judge any number of
-    runs on any number of machines; and the latencies of this run.
+    The same properties, judged on Spark's executors as they are for any number of runs on any number of
+    machines; and how long messages took.
     """
 
 RING = """

@@ -62,6 +62,7 @@ def _names(text: str) -> list[str]:
 
 def run_figures(arguments: argparse.Namespace) -> int:
     try:
+        from totempole.spark.aside import aside
         from totempole.spark.paper.figures import chosen_figures
         from totempole.spark.paper.rerun import points_of, rerun
         from totempole.spark.paper.studies import Scale
@@ -77,7 +78,7 @@ def run_figures(arguments: argparse.Namespace) -> int:
         screen.progress("simulating", len(points_of(figures, scale))) as advance,
         watching(spark, advance),
     ):
-        found = rerun(spark, figures, scale, out)
+        found = aside(spark, lambda: rerun(spark, figures, scale, out))
     _show(screen, found, out)
     screen.save_json(_data(found, scale.repeats))
     return 0 if found.holds else 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -67,6 +68,7 @@ def run_report(arguments: argparse.Namespace) -> int:
 
 
 def _write(screen: Screen, arguments: argparse.Namespace) -> Report:
+    from totempole.spark.aside import aside
     from totempole.spark.bronze import find_files, read_events
     from totempole.spark.progress import watching
     from totempole.spark.report.job import write_report
@@ -81,16 +83,17 @@ def _write(screen: Screen, arguments: argparse.Namespace) -> Report:
         with open_session("totem report", arguments.master, settings) as spark, watching(spark, advance):
             events = read_events(spark, files)
             otherwise = Terms(arguments.complete, arguments.same_clock)
-            return write_report(
+            terms = terms_of(events, known_terms(spark, arguments.traces), otherwise)
+            work = partial(
+                write_report,
                 events,
                 arguments.out,
                 source=", ".join(map(str, arguments.traces)),
                 only=arguments.runs,
                 quick=arguments.quick,
-                terms=terms_of(events, known_terms(spark, arguments.traces), otherwise)
-                if arguments.verify
-                else None,
+                terms=terms if arguments.verify else None,
             )
+            return aside(spark, work)
 
 
 def _show(screen: Screen, report: Report, elapsed_s: float) -> None:

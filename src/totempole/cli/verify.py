@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +16,9 @@ from totempole.cli.output import Screen, table
 if TYPE_CHECKING:
     from totempole.spark.verdicts import Judged
 
-SHOWN_MAX = 20
-"""Findings that are printed; --json and --tables have all that are listed."""
+SHOWN_MAX = 30
+"""Findings that are printed, and of one verdict; --json and --tables have all that are listed."""
+SHOWN_OF_ONE = 3
 
 EXAMPLES = """\
 examples:
@@ -60,6 +63,7 @@ def run_verify(arguments: argparse.Namespace) -> int:
         from totempole.cli.verify_follow import follow
 
         return follow(screen, arguments)
+    from totempole.spark.aside import aside
     from totempole.spark.bronze import find_files
     from totempole.spark.run_files import rows_of
     from totempole.spark.session import LARGE, LARGE_ROWS, open_session
@@ -70,7 +74,8 @@ def run_verify(arguments: argparse.Namespace) -> int:
     large = arguments.judge != "checkers" and sum(map(rows_of, find_files(arguments.traces))) > LARGE_ROWS
     with open_session("totem verify", arguments.master, LARGE if large else {}) as spark:
         with screen.progress("verifying", len(PROPERTIES)) as advance:
-            judged = judge_files(
+            work = partial(
+                judge_files,
                 spark,
                 arguments.traces,
                 otherwise,
@@ -80,6 +85,7 @@ def run_verify(arguments: argparse.Namespace) -> int:
                 tables=arguments.tables,
                 tell=advance,
             )
+            judged = aside(spark, work)
         show(screen, judged, evidence=not arguments.quick)
         screen.save_json(data(judged))
         return 0 if judged.holds else 1
@@ -109,14 +115,20 @@ def _cell(count: int, style: str) -> str:
 
 
 def _show_findings(screen: Screen, judged: Judged) -> None:
-    for row in judged.listed[:SHOWN_MAX]:
+    of_one: Counter[tuple[str, str]] = Counter()
+    shown = 0
+    for row in judged.listed:
+        of_one[row["run"], row["property"]] += 1
+        if shown == SHOWN_MAX or of_one[row["run"], row["property"]] > SHOWN_OF_ONE:
+            continue
+        shown += 1
         what = "[bold red]violated[/]" if row["violated"] else "[yellow]undecided[/]"
         screen.print(f"{what} {row['property']}, run {row['run']}: ", end="")
         screen.long(row["text"])
         if row["steps"]:
             steps = ", ".join(f"node {node} step {step}" for node, step in row["steps"])
             screen.print(f"  [dim]see {steps}[/]")
-    more = len(judged.listed) - SHOWN_MAX
+    more = len(judged.listed) - shown
     if more > 0:
         screen.print(f"[dim]… and {more:,} more findings (--json FILE has them)[/]")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,18 +16,20 @@ from totempole.errors import TotemError
 if TYPE_CHECKING:
     from totempole.spark.follow import Update
 
-EVERY = "2 seconds"
-"""How often new rows are looked for. A node hands its rows on by the thousand, or after a second."""
+PAUSE_S = 1.0
+"""Between two looks for new rows. A node hands its rows on by the thousand, or after a second."""
 
 
 def follow(screen: Screen, arguments: argparse.Namespace) -> int:
     """Exits 1 if something was violated."""
     from totempole.spark import follow as following
+    from totempole.spark.aside import aside
     from totempole.spark.session import open_session
 
     if len(arguments.traces) != 1 or not arguments.traces[0].is_dir():
         raise TotemError("verify: --follow takes one directory, which a running cluster writes to")
     updates: list[dict[str, Any]] = []
+    told: set[following.Told] = set()
 
     def tell(update: Update) -> None:
         updates.append(_data(update))
@@ -35,13 +38,18 @@ def follow(screen: Screen, arguments: argparse.Namespace) -> int:
     otherwise = Terms(arguments.complete, arguments.same_clock)
     with _state(arguments.tables) as state, open_session("totem verify", arguments.master) as spark:
         screen.print(f"following {arguments.traces[0]}; Ctrl-C ends it", style="dim")
-        query = following.follow(
-            spark, arguments.traces[0], Path(state), tell, otherwise=otherwise, every=EVERY
-        )
-        try:
+
+        def look() -> None:
+            """All that is there by now, in one batch that is never cut short."""
+            query = following.follow(
+                spark, arguments.traces[0], Path(state), tell, otherwise=otherwise, told=told
+            )
             query.awaitTermination()
-        except KeyboardInterrupt:
-            query.stop()
+
+        with suppress(KeyboardInterrupt):
+            while True:
+                aside(spark, look, cancel=lambda: None)
+                time.sleep(PAUSE_S)
     screen.save_json({"updates": updates})
     return 1 if any(update["violations"] for update in updates) else 0
 

@@ -2,7 +2,9 @@
 
 Each batch of the stream is kept (a batch that is done again replaces itself), and the runs that it is of are
 judged anew, whole, as prefixes: so a verdict is one of everything so far, and costs more as the run grows.
-A judge that is slow gets larger batches, and falls no further behind.
+The checkers read the nodes' files for that, which may have more by now than the batch; what is too long for
+them is judged by statements on the batches. A judge that is slow gets larger batches, and falls no further
+behind.
 """
 
 from __future__ import annotations
@@ -18,15 +20,21 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import IntegerType, StructField, StructType
 
 from totempole.checkers.terms import Terms
+from totempole.spark.oracle import judge_files
 from totempole.spark.report.latency import ring_latencies
+from totempole.spark.run_files import group_by_run
 from totempole.spark.schema import EVENTS
 from totempole.spark.terms import terms_of, terms_table
 from totempole.spark.trace_stream import FORMAT, TraceStream
-from totempole.spark.verify import outcomes, verify
+from totempole.spark.verify import CHECKED_MAX, by_checkers, outcomes, verify
+from totempole.trace.reader import trace_files
 
 _KEPT = StructType([*EVENTS.fields, StructField("batch", IntegerType())])
 
 PERCENTILES = (0.5, 0.99, 0.999)
+
+Told = tuple[str, str, str]
+"""A violation: run, property, text."""
 
 
 @dataclass(frozen=True)
@@ -53,15 +61,17 @@ def follow(
     *,
     otherwise: Terms = Terms(same_clock=False),  # noqa: B008, a frozen value
     every: str | None = None,
+    told: set[Told] | None = None,
 ) -> StreamingQuery:
     """Starts it. `state` keeps batches and the place in the stream, so that it can be stopped and gone on
-    with; `every`: as "5 seconds"; None: all that is there now, and no more."""
+    with; `every`: as "5 seconds"; None: all that is there now, and no more. `told`: violations that are known
+    already; new ones are added."""
     spark.dataSource.register(TraceStream)
-    told: set[tuple[str, str, str]] = set()
+    known = set() if told is None else told
 
     def take(batch: DataFrame, number: int) -> None:
         batch.write.mode("overwrite").parquet(str(state / "events" / f"batch={number}"))
-        update = _judge(batch.sparkSession, state, number, otherwise, told)
+        update = _judge(batch.sparkSession, traces, state, number, otherwise, known)
         if update is not None:
             tell(update)
 
@@ -72,27 +82,38 @@ def follow(
 
 
 def _judge(
-    spark: SparkSession, state: Path, number: int, otherwise: Terms, told: set[tuple[str, str, str]]
+    spark: SparkSession,
+    traces: Path,
+    state: Path,
+    number: int,
+    otherwise: Terms,
+    told: set[Told],
 ) -> Update | None:
     kept = spark.read.schema(_KEPT).parquet(str(state / "events"))
     new = kept.where(F.col("batch") == number)
-    runs = tuple(row["run"] for row in new.select("run").distinct().orderBy("run").collect())
-    if not runs:
+    counted = new.groupBy("run").count().orderBy("run").collect()
+    if not counted:
         return None
-    events = kept.where(F.col("run").isin(*runs)).persist()
-    try:
-        terms = terms_of(events, terms_table(spark, {}), otherwise).persist()
-        judged = verify(events.drop("batch"), terms)
-        rows = judged.findings.where("violated").collect()
-        violations = [row.asDict(recursive=True) for row in rows if _is_new(row, told)]
-        counts = outcomes(judged.verdicts)
-        latencies = _latencies(events, number)
-        return Update(number, new.count(), judged.events, runs, counts, violations, latencies)
-    finally:
-        events.unpersist()
+    runs = tuple(row["run"] for row in counted)
+    events = kept.where(F.col("run").isin(*runs))
+    groups = [group for group in group_by_run(trace_files(traces)) if group.runs & set(runs)]
+    if max(group.rows for group in groups) <= CHECKED_MAX:
+        judged = by_checkers(judge_files(spark, groups, {}, otherwise))
+    else:
+        judged = verify(events.drop("batch"), terms_of(events, terms_table(spark, {}), otherwise))
+    rows = judged.findings.where("violated").collect()
+    return Update(
+        number,
+        sum(row["count"] for row in counted),
+        judged.events,
+        runs,
+        outcomes(judged.verdicts),
+        [row.asDict(recursive=True) for row in rows if _is_new(row, told)],
+        _latencies(events, number),
+    )
 
 
-def _is_new(row: Any, told: set[tuple[str, str, str]]) -> bool:
+def _is_new(row: Any, told: set[Told]) -> bool:
     key = (row["run"], row["property"], row["text"])
     fresh = key not in told
     told.add(key)

@@ -25,8 +25,10 @@ from totempole.checkers.terms import Terms
 from totempole.checkers.terms_file import from_json, to_json
 from totempole.checkers.verdict import Outcome
 from totempole.errors import TraceError
+from totempole.spark.aside import ignore_interrupts
 from totempole.spark.run_files import RunFiles
 from totempole.spark.session import cores_of
+from totempole.trace.arrow import to_rows
 from totempole.trace.reader import read_trace
 from totempole.trace.schema import Row
 
@@ -57,8 +59,8 @@ def judge_files(
 
 
 def judge_runs(bronze: DataFrame, terms: DataFrame) -> DataFrame:
-    rows = bronze.join(F.broadcast(terms), "run")
-    return rows.groupBy("run").applyInArrow(_judge_table, SCHEMA)
+    """The terms come once for each run: beside every row they would cost more than all the rest."""
+    return bronze.groupBy("run").cogroup(terms.groupBy("run")).applyInArrow(_judge_table, SCHEMA)
 
 
 def verdicts_in(judged: DataFrame, properties: Iterable[str]) -> DataFrame:
@@ -86,6 +88,7 @@ def findings_in(judged: DataFrame) -> DataFrame:
 
 def _judge_groups(batches: Iterator[Any]) -> Iterator[Any]:
     """`batches` have files and terms, a group in each row."""
+    ignore_interrupts()
     for batch in batches:
         for group in batch.to_pylist():
             with _without_collector():
@@ -104,15 +107,15 @@ def _judge_group(files: list[str], terms: dict[str, Any]) -> Iterator[dict[str, 
         yield _judge(list(of_run), from_json(terms[run]), files)
 
 
-def _judge_table(table: Any) -> Any:
-    """`table` is all of a run, each row with the run's terms."""
+def _judge_table(table: Any, terms: Any) -> Any:
+    """`table` is all of a run; `terms` has its only row."""
     import pyarrow as pa
 
-    table = table.sort_by([("node", "ascending"), ("step", "ascending")])
-    columns = [table.column(name).to_pylist() for name in Row._fields]
-    columns[Row._fields.index("members")] = list(map(tuple, columns[Row._fields.index("members")]))
+    ignore_interrupts()
     with _without_collector():
-        judged = _judge(list(map(Row, *columns)), _terms(table.slice(0, 1).to_pylist()[0]), [])
+        rows = list(to_rows(table.select(Row._fields), Path("events")))
+        rows.sort(key=attrgetter("node", "step"))
+        judged = _judge(rows, _terms(terms.to_pylist()[0]), [])
     return pa.Table.from_batches([_batch([judged])])
 
 

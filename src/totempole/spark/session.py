@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
 import tempfile
+import threading
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -78,10 +80,14 @@ def build_session(app: str, master: str, settings: Mapping[str, str]) -> SparkSe
     builder = SparkSession.builder.appName(app).master(master)
     for name, value in (_SETTINGS | _settings_of(master) | dict(settings)).items():
         builder = builder.config(name, value)
+    on_interrupt = signal.getsignal(signal.SIGINT)
     try:
         spark = builder.getOrCreate()
     except (PySparkException, OSError) as error:
         raise ConfigurationError(f"--master {master}: Spark does not start: {_first_line(error)}") from None
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, on_interrupt)  # PySpark's own calls Java from within a call to Java
     if not master.startswith("local"):
         spark.addArtifacts(str(_packed_code()), pyfile=True)
     return spark

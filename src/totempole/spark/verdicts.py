@@ -21,6 +21,7 @@ from totempole.spark.oracle import judge_files as judge_groups
 from totempole.spark.oracle import judge_runs
 from totempole.spark.progress import watching
 from totempole.spark.run_files import group_by_run
+from totempole.spark.settling import settled
 from totempole.spark.silver import Silver
 from totempole.spark.statements import Tell
 from totempole.spark.tables import Tables
@@ -75,7 +76,7 @@ def judge_files(
                 with watching(spark, lambda done, note: tell(0, note)):
                     return _judged(by_checkers(judge_groups(spark, groups, known, otherwise)))
         events = _chosen(read_events(spark, files), runs)
-        terms = terms_of(events, terms_table(spark, known), otherwise).persist()
+        terms = settled(terms_of(events, terms_table(spark, known), otherwise))
         return judge(events, terms, by=by, oracle=oracle, tell=tell)
     except (PySparkException, Py4JJavaError) as error:
         found = damage(error)

@@ -7,9 +7,7 @@ numbers, so that the same study gives the same tables in however many pieces it 
 from __future__ import annotations
 
 import math
-import signal
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -20,6 +18,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from totempole.errors import ConfigurationError
+from totempole.spark.aside import aside, ignore_interrupts
 from totempole.spark.topology.deletion import NODES_MAX, decay
 from totempole.spark.topology.graphs import Edge, random_graph
 from totempole.spark.topology.patterns import Pattern, robust_pattern
@@ -120,7 +119,7 @@ def trials(spark: SparkSession, study: Study, tasks: int | None = None) -> DataF
 def _run_graphs(
     study: Study, robust: list[Edge], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the driver, which cancels the job
+    ignore_interrupts()
     size = max(1, BATCH_CELLS // study.nodes**2 // len(Design))
     for batch in batches:
         graphs = batch.column(0).to_pylist()
@@ -211,9 +210,7 @@ TABLES = {
 
 def run(spark: SparkSession, study: Study) -> dict[str, pa.Table]:
     """All the tables. They are small, so the driver has them, and executors need not see its disk."""
-    with ThreadPoolExecutor(1, "study") as pool:
-        # Ctrl-C finds this thread at rest: inside a call to Java, PySpark could not cancel the job.
-        return pool.submit(lambda: tables(trials(spark, study))).result()
+    return aside(spark, lambda: tables(trials(spark, study)))
 
 
 def tables(trials: DataFrame) -> dict[str, pa.Table]:
