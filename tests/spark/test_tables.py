@@ -120,6 +120,7 @@ def test_what_has_not_changed_is_not_made_again(made: tuple[Path, Tables], spark
     assert {row["run"] for row in tables.read("gold/runs").collect()} == {"one", "two"}
 
 
+@pytest.mark.long
 def test_a_run_that_is_made_again_leaves_nothing_of_the_old(
     spark: SparkSession, tmp_path: Path, outcome: Outcome
 ) -> None:
