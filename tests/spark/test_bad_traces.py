@@ -130,6 +130,16 @@ def test_two_runs_with_one_name_in_one_directory(spark: SparkSession, traces: Pa
     refused(spark, traces, "part-00000.parquet", "part-00001.parquet", "two runs with one name")
 
 
+def test_events_of_one_run_in_the_directory_of_another(
+    spark: SparkSession, traces: Path, rows: list[Row]
+) -> None:
+    """The checkers' tasks trust the directory; the statements read the column."""
+    write_parquet(part(traces, 2), [[row._replace(run="two") for row in rows if row.node == 2]])
+    with pytest.raises(TraceError, match="events of run 'two' in the directory of another") as caught:
+        judged(spark, traces)
+    assert str(part(traces, 2)) in str(caught.value)
+
+
 def test_what_a_killed_node_left_is_read(spark: SparkSession, traces: Path, rows: list[Row]) -> None:
     """An Arrow spool, and text beside it: the same rows, the same verdicts."""
     shutil.rmtree(part(traces, 1).parent)

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from totempole.checkers.properties import PROPERTIES
 from totempole.cli import options
 from totempole.cli import report as verb
 from totempole.errors import TraceError
@@ -140,6 +141,17 @@ def test_the_same_rows_give_the_same_page(
     assert section(written, "ring").partition(">")[2] == section(page, "ring").partition(">")[2]
     for part in sorted(tmp_path.rglob("*.parquet")):
         assert part.read_bytes() == (report / "out" / part.relative_to(tmp_path)).read_bytes()
+
+
+def test_a_report_can_judge_too(report: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert command(report / "all.ndjson", "--out", out, "--run", "ring", "--verify", "--same-clock") == 0
+    verdicts = pq.read_table(out / "tables" / "verdicts").to_pylist()
+    assert len(verdicts) == len(PROPERTIES)
+    assert {row["outcome"] for row in verdicts} == {"holds", "undecided"}
+    page = (out / "index.html").read_text(encoding="utf-8")
+    assert "In how many runs" in page
+    assert "A complete run and an expectation are needed to tell." in section(page, "ring")
 
 
 def test_a_run_that_is_not_there(report: Path, tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ nothing could be cancelled.
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TypeVar
@@ -33,8 +32,3 @@ def aside(
                 (cancel or spark.sparkContext.cancelAllJobs)()
                 wait([under_way], CANCEL_EVERY_S)
             raise
-
-
-def ignore_interrupts() -> None:
-    """For functions on executors: Ctrl-C in a terminal reaches them too, but is for the driver."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)

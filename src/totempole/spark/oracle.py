@@ -25,7 +25,6 @@ from totempole.checkers.terms import Terms
 from totempole.checkers.terms_file import from_json, to_json
 from totempole.checkers.verdict import Outcome
 from totempole.errors import TraceError
-from totempole.spark.aside import ignore_interrupts
 from totempole.spark.run_files import RunFiles
 from totempole.spark.session import cores_of
 from totempole.trace.arrow import to_rows
@@ -88,7 +87,6 @@ def findings_in(judged: DataFrame) -> DataFrame:
 
 def _judge_groups(batches: Iterator[Any]) -> Iterator[Any]:
     """`batches` have files and terms, a group in each row."""
-    ignore_interrupts()
     for batch in batches:
         for group in batch.to_pylist():
             with _without_collector():
@@ -100,18 +98,24 @@ def _judge_group(files: list[str], terms: dict[str, Any]) -> Iterator[dict[str, 
     try:
         rows = [row for file in files for row in read_trace(Path(file))]
     except TraceError as error:
-        yield {"run": "", "rows": 0, "absent": [], "trouble": str(error), "doubts": []}
+        yield _refused("", str(error))
         return
     rows.sort(key=attrgetter("run", "node", "step"))
     for run, of_run in groupby(rows, key=attrgetter("run")):
-        yield _judge(list(of_run), from_json(terms[run]), files)
+        if run in terms:
+            yield _judge(list(of_run), from_json(terms[run]), files)
+        else:
+            yield _refused(run, f"{', '.join(files)}: events of run {run!r} in the directory of another")
+
+
+def _refused(run: str, why: str) -> dict[str, Any]:
+    return {"run": run, "rows": 0, "absent": [], "trouble": why, "doubts": []}
 
 
 def _judge_table(table: Any, terms: Any) -> Any:
     """`table` is all of a run; `terms` has its only row."""
     import pyarrow as pa
 
-    ignore_interrupts()
     with _without_collector():
         rows = list(to_rows(table.select(Row._fields), Path("events")))
         rows.sort(key=attrgetter("node", "step"))
@@ -142,13 +146,12 @@ def _terms(row: dict[str, Any]) -> Terms:
 
 def _judge(rows: list[Row], terms: Terms, files: Sequence[str]) -> dict[str, Any]:
     """Of one run, its rows in the order of node and step."""
-    found = {"run": rows[0].run, "rows": len(rows), "absent": _absent(rows), "trouble": None, "doubts": []}
-    trouble = _twice(rows, files)
+    run, trouble = rows[0].run, _twice(rows, files)
     if trouble:
-        return found | {"trouble": trouble}
+        return _refused(run, trouble)
     report = check(rows, terms.complete, expectation=terms.expectation, same_clock=terms.same_clock)
     doubts = [_data(verdict) for verdict in report.verdicts if verdict.outcome is not Outcome.HOLDS]
-    return found | {"doubts": doubts}
+    return {"run": run, "rows": len(rows), "absent": _absent(rows), "trouble": None, "doubts": doubts}
 
 
 def _absent(rows: list[Row]) -> list[int]:

@@ -44,7 +44,7 @@ def group_by_run(files: Iterable[Path]) -> list[RunFiles]:
 
 
 def _look(file: Path) -> RunFiles:
-    return RunFiles(frozenset(_runs_of(file)), (file,), rows_of(file))
+    return RunFiles(frozenset(runs_of(file)), (file,), rows_of(file))
 
 
 def rows_of(file: Path) -> int:
@@ -54,7 +54,7 @@ def rows_of(file: Path) -> int:
     return file.stat().st_size // BYTES_OF_A_ROW
 
 
-def _runs_of(file: Path) -> set[str]:
+def runs_of(file: Path) -> set[str]:
     """A directory of a node says it: run=R/node=N."""
     place = file.parent.parent.name
     if file.parent.name.startswith("node=") and place.startswith("run="):

@@ -34,12 +34,12 @@ from totempole.spark.findings import SCHEMA as FINDINGS
 from totempole.spark.findings import VERDICTS
 from totempole.spark.lifecycles import configurations, messages, token_visits
 from totempole.spark.report import tables as figures
+from totempole.spark.run_files import runs_of
 from totempole.spark.schema import EVENTS
 from totempole.spark.silver import Silver
 from totempole.spark.statements import Tell
 from totempole.spark.terms import terms_of, terms_table
 from totempole.spark.verify import verify
-from totempole.trace.reader import read_trace
 
 SILVER: dict[str, Callable[[Silver], DataFrame]] = {
     "messages": messages,
@@ -163,11 +163,5 @@ def _stamp(file: Path) -> Stamp:
 def _runs_of(batches: Iterator[Any]) -> Iterator[Any]:
     for batch in batches:
         for file in batch.column("file").to_pylist():
-            path = Path(file)
-            if path.suffix == ".parquet":
-                runs = set(
-                    pq.read_table(path, columns=["run"], partitioning=None).column("run").unique().to_pylist()
-                )
-            else:
-                runs = {row.run for row in read_trace(path)}
-            yield pa.RecordBatch.from_pydict({"file": [file] * len(runs), "run": sorted(runs)})
+            runs = sorted(runs_of(Path(file)))
+            yield pa.RecordBatch.from_pydict({"file": [file] * len(runs), "run": runs})

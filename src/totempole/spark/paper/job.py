@@ -16,7 +16,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from totempole.sim.paper.experiments import run_experiment
-from totempole.spark.aside import ignore_interrupts
 from totempole.spark.paper.studies import Point
 
 TASKS_MAX = 2_000
@@ -80,7 +79,6 @@ def problems(samples: DataFrame) -> list[str]:
 
 
 def _run_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    ignore_interrupts()
     for batch in batches:
         for point in batch.to_pylist():
             yield from _run_point(point)

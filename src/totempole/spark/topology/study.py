@@ -18,7 +18,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from totempole.errors import ConfigurationError
-from totempole.spark.aside import aside, ignore_interrupts
+from totempole.spark.aside import aside
 from totempole.spark.topology.deletion import NODES_MAX, decay
 from totempole.spark.topology.graphs import Edge, random_graph
 from totempole.spark.topology.patterns import Pattern, robust_pattern
@@ -119,7 +119,6 @@ def trials(spark: SparkSession, study: Study, tasks: int | None = None) -> DataF
 def _run_graphs(
     study: Study, robust: list[Edge], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    ignore_interrupts()
     size = max(1, BATCH_CELLS // study.nodes**2 // len(Design))
     for batch in batches:
         graphs = batch.column(0).to_pylist()
