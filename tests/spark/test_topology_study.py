@@ -77,8 +77,12 @@ def test_ctrl_c_ends_the_study_and_leaves_the_session(
             sent.append(note)
             os.kill(os.getpid(), signal.SIGINT)
 
-    with pytest.raises(KeyboardInterrupt), watching(spark, interrupt):
-        study.run(spark, Study(graphs=1_000_000))
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background it is ignored
+    try:
+        with pytest.raises(KeyboardInterrupt), watching(spark, interrupt):
+            study.run(spark, Study(graphs=1_000_000))
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert sent
     assert spark.range(3).count() == 3
     assert "Traceback" not in capfd.readouterr().err

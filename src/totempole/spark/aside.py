@@ -31,4 +31,5 @@ def aside(
             while not under_way.done():
                 (cancel or spark.sparkContext.cancelAllJobs)()
                 wait([under_way], CANCEL_EVERY_S)
+            spark.sparkContext.setLogLevel("WARN")
             raise
