@@ -30,14 +30,6 @@ class Verified:
     seconds: float
     holds: bool
 
-    @property
-    def events_per_s(self) -> float:
-        return self.events / self.seconds
-
-    @property
-    def events_per_s_and_core(self) -> float:
-        return self.events_per_s / self.cores
-
 
 def measure(warm: Path, traces: Sequence[Sequence[Path]], judge: str, cores: int) -> list[Verified]:
     """All of `traces`, one after the other, in one program."""

@@ -60,12 +60,10 @@ def follow(
     tell: Callable[[Update], None],
     *,
     otherwise: Terms = Terms(same_clock=False),  # noqa: B008, a frozen value
-    every: str | None = None,
     told: set[Told] | None = None,
 ) -> StreamingQuery:
-    """Starts it. `state` keeps batches and the place in the stream, so that it can be stopped and gone on
-    with; `every`: as "5 seconds"; None: all that is there now, and no more. `told`: violations that are known
-    already; new ones are added."""
+    """Takes all that is there now, and ends. `state` keeps batches and the place in the stream, where the
+    next call goes on. `told`: violations that are known already; new ones are added."""
     spark.dataSource.register(TraceStream)
     known = set() if told is None else told
 
@@ -77,8 +75,7 @@ def follow(
 
     stream = spark.readStream.format(FORMAT).option("path", str(traces)).load()
     writer = stream.writeStream.foreachBatch(take).option("checkpointLocation", str(state / "place"))
-    writer = writer.trigger(availableNow=True) if every is None else writer.trigger(processingTime=every)
-    return writer.start()
+    return writer.trigger(availableNow=True).start()
 
 
 def _judge(
