@@ -3,12 +3,14 @@
 Four daemons each, one sender, a bridge at MTU 1500. Corosync runs with its defaults, with and without its
 realtime priority ("-rt"), and stands with the best of its transports at each size; Totempole runs with its
 own defaults: embedded in the program that sends and counts, and through daemon and client, as corosync does.
+Latencies are taken with and without a realtime priority on both sides.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -16,6 +18,7 @@ from tempfile import TemporaryDirectory
 
 from totempole.bench import corosync
 from totempole.bench.daemons import DaemonBench
+from totempole.bench.realtime import realtime
 from totempole.bench.ring import RingBench
 from totempole.lab import Lab
 from totempole.lab.cluster import Setup
@@ -60,7 +63,7 @@ class Samples:
     """By encryption, variant (agreed, safe, agreed with gso_max_segs 1; two through a daemon), size."""
     their_latencies_us: dict[str, list[list[float]]] = field(default_factory=lambda: defaultdict(list))
     our_latencies_us: dict[str, list[list[float]]] = field(default_factory=lambda: defaultdict(list))
-    """Embedded, and through daemon and client."""
+    """Embedded, and through daemon and client; with the priority of other programs, and with realtime."""
     their_failovers_ms: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     our_failovers_ms: list[float] = field(default_factory=list)
 
@@ -135,8 +138,10 @@ def _measure_ours(lab: Lab, ring: RingBench, plan: Plan, samples: Samples, seale
         rate = ring.throughput(size, plan.seconds).messages_per_s
         samples.ours[sealed, "cut", size].append(rate)
     lab.holes(on=False)
-    latencies = ring.latencies_us(LATENCY_BYTES, LATENCY_RATE, plan.latency_count)
-    samples.our_latencies_us["embedded"].append(latencies)
+    for way, at in (("embedded", nullcontext()), ("embedded, realtime", realtime(ring.processes))):
+        with at:
+            latencies = ring.latencies_us(LATENCY_BYTES, LATENCY_RATE, plan.latency_count)
+            samples.our_latencies_us[way].append(latencies)
     samples.our_failovers_ms += ring.failover_ms(victim=HOSTS)
 
 
@@ -146,5 +151,8 @@ def _measure_daemons(daemons: DaemonBench, plan: Plan, samples: Samples, sealed:
             rate = daemons.throughput(size, plan.seconds, service).messages_per_s
             samples.ours[sealed, DAEMON + service, size].append(rate)
     if not sealed:
-        latencies = daemons.latencies_us(LATENCY_BYTES, LATENCY_RATE, plan.latency_count)
-        samples.our_latencies_us["through daemon and client"].append(latencies)
+        way = "through daemon and client"
+        for name, at in ((way, nullcontext()), (f"{way}, realtime", realtime(daemons.processes))):
+            with at:
+                latencies = daemons.latencies_us(LATENCY_BYTES, LATENCY_RATE, plan.latency_count)
+                samples.our_latencies_us[name].append(latencies)

@@ -18,6 +18,8 @@ from totempole.bench.pump import best
 from totempole.bench.ring import RingBench
 from totempole.lab import Lab
 from totempole.lab.cluster import Setup
+from totempole.srp.config import RingConfig
+from totempole.types import RingKind
 
 RATE = "100mbit"
 LINK_BYTES_PER_S = 12_500_000
@@ -38,6 +40,7 @@ QUICK = Plan(rounds=1, seconds=2.0, nodes=(4,))
 @dataclass(frozen=True, slots=True)
 class Share:
     nodes: int
+    ring_kind: str
     payload_bytes_per_s: float
     pump_bytes_per_s: float
 
@@ -51,11 +54,12 @@ class Share:
 
 
 def measure(plan: Plan, tell: Callable[[str], None]) -> list[Share]:
-    return [_measure(plan, nodes, tell) for nodes in plan.nodes]
+    return [share for nodes in plan.nodes for share in _measure(plan, nodes, tell)]
 
 
-def _measure(plan: Plan, nodes: int, tell: Callable[[str], None]) -> Share:
-    ours, raw = [], []
+def _measure(plan: Plan, nodes: int, tell: Callable[[str], None]) -> list[Share]:
+    ours: dict[RingKind, list[float]] = {kind: [] for kind in RingKind}
+    raw = []
     with (
         Lab("lan100", hosts=nodes) as lab,
         TemporaryDirectory(prefix="totem-bench-") as directory,
@@ -65,8 +69,10 @@ def _measure(plan: Plan, nodes: int, tell: Callable[[str], None]) -> Share:
         for number in range(plan.rounds):
             tell(f"{nodes} nodes")
             raw.append(best(lab, MESSAGE_BYTES, plan.seconds / 2, SEGMENT_BYTES).bytes_per_s)
-            with RingBench(lab, Path(directory) / str(number), Setup()) as ring:
-                senders = list(lab.hosts)
-                rate = ring.throughput(MESSAGE_BYTES, plan.seconds, senders=senders).messages_per_s
-                ours.append(rate * MESSAGE_BYTES)
-    return Share(nodes, median(ours), median(raw))
+            for kind, rates in ours.items():
+                setup = Setup(ring=RingConfig(ring_kind=kind))
+                with RingBench(lab, Path(directory) / f"{number}-{kind.name}", setup) as ring:
+                    senders = list(lab.hosts)
+                    rate = ring.throughput(MESSAGE_BYTES, plan.seconds, senders=senders).messages_per_s
+                    rates.append(rate * MESSAGE_BYTES)
+    return [Share(nodes, kind.name.lower(), median(rates), median(raw)) for kind, rates in ours.items()]

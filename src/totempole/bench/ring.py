@@ -49,6 +49,10 @@ class RingBench:
     def __exit__(self, *details: object) -> None:
         self.cluster.__exit__(*details)
 
+    @property
+    def processes(self) -> list[int]:
+        return [player.process.pid for player in self.cluster.players.values()]
+
     def throughput(
         self,
         message_bytes: int,

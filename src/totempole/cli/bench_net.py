@@ -83,10 +83,11 @@ def run_lan100(arguments: argparse.Namespace) -> int:
         shares = lan100.measure(plan, tell)
     names = ("payload Mbit/s", "of the link", "raw pump Mbit/s", "of the pump")
     title = "One shared medium of 100 Mbit/s, everyone sending 1 KB messages"
-    shown = table("nodes", *names, title=title, right=names)
+    shown = table("nodes", "ring", *names, title=title, right=names)
     for one in shares:
         shown.add_row(
             str(one.nodes),
+            one.ring_kind,
             f"{one.payload_bytes_per_s * 8 / 1e6:.1f}",
             f"{one.of_link:.1%}",
             f"{one.pump_bytes_per_s * 8 / 1e6:.1f}",
