@@ -28,6 +28,16 @@ class Order(Protocol):
         ...
 
     @property
+    def packets_ahead(self) -> int:
+        """How many may wait, at present: more of them would only grow old."""
+        ...
+
+    @property
+    def packet_bytes(self) -> int:
+        """How large a packet should be at present, where it can be as large as one likes."""
+        ...
+
+    @property
     def token_first(self) -> bool:
         """Whether a token that waits beside data should be taken first."""
         ...

@@ -52,17 +52,29 @@ class Submission(NamedTuple):
 class ByHand(Order):
     """One processor's end. The cluster puts in, as if a timer had run out, what comes up."""
 
-    def __init__(self, me: int, incarnation: int, queue_max: int) -> None:
+    def __init__(
+        self, me: int, incarnation: int, queue_max: int, packets_ahead: int, packet_bytes: int
+    ) -> None:
         self.me = me
         self.incarnation = incarnation
         self.queue: deque[Submission] = deque()
         self.queue_max = queue_max
+        self._packets_ahead = packets_ahead
+        self._packet_bytes = packet_bytes
         self.leaving = False
         self._number = 0
 
     @property
     def queued(self) -> int:
         return len(self.queue)
+
+    @property
+    def packets_ahead(self) -> int:
+        return self._packets_ahead
+
+    @property
+    def packet_bytes(self) -> int:
+        return self._packet_bytes
 
     @property
     def token_first(self) -> bool:
@@ -148,14 +160,15 @@ class Cluster:
 
     def start(self, me: int, incarnation: int) -> None:
         """Comes up alone."""
-        order = self.orders[me] = ByHand(me, incarnation, self._queue_max)
+        order = self.orders[me] = ByHand(
+            me, incarnation, self._queue_max, self._packets_ahead, self._packet_bytes_max
+        )
         self.layers[me] = GroupLayer(
             order,
             me,
             incarnation,
             self._config,
             packet_bytes_max=self._packet_bytes_max,
-            packets_ahead=self._packets_ahead,
             trace_kinds=self._trace_kinds,
         )
         ring = self.rings[me] = Ring(self._next_ring_id(me), (me,))

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from srp_bench import RING
 
 from totempole.srp.config import RingConfig
-from totempole.srp.flow import WINDOW_BYTES_LEAST, FlowControl
+from totempole.srp.flow import PACKET_BYTES_LEAST, WINDOW_BYTES_LEAST, FlowControl
+from totempole.types import RingKind
 from totempole.wire.packets import RegularToken
 
 CONFIG = RingConfig(
@@ -116,6 +117,7 @@ def test_bytes_are_shared_as_packets_are_and_one_packet_is_always_allowed(
     members: int, others_bytes: int, allowed: int
 ) -> None:
     flow = FlowControl(CONFIG, members)
+    flow.window_bytes = CONFIG.window_bytes
     saturated = token(bytes_round=others_bytes, backlog=(members - 1) * PLENTY)
     assert flow.allowance(saturated, PLENTY).bytes == allowed
 
@@ -174,26 +176,32 @@ def test_a_rotation_never_exceeds_the_window_and_never_stands_still(members: int
 # Links of all speeds
 
 
+KINDS = pytest.mark.parametrize("kind", RingKind, ids=lambda kind: kind.name.lower())
+
+
 def carried(flow: FlowControl, bytes_per_us: float, rotations: int) -> int:
-    """A saturated ring on a link of this speed: the bytes of its last rotation."""
-    now_us, sent = 1_000, 0
+    """A saturated ring on a link of this speed: the bytes of its last rotation. If it is accelerated, the
+    token follows what was sent in the rotation before."""
+    now_us, sent, before = 1_000, 0, 0
     for _ in range(rotations):
         flow.note_visit(now_us, sent)
-        sent = flow.window_bytes
-        now_us += round(sent / bytes_per_us)
+        sent, before = flow.window_bytes, sent
+        now_us += 1 + round((before if flow._accelerated else sent) / bytes_per_us)
     return sent
 
 
-def test_on_a_fast_link_the_window_soon_is_what_is_set() -> None:
-    flow = FlowControl(RingConfig(), 4)
+@KINDS
+def test_on_a_fast_link_the_window_soon_is_what_is_set(kind: RingKind) -> None:
+    flow = FlowControl(RingConfig(ring_kind=kind), 4)
     assert flow.window_bytes < RingConfig().window_bytes
     assert carried(flow, 1_000.0, 10) == RingConfig().window_bytes
 
 
-@pytest.mark.parametrize("megabits", [100, 200, 400])
-def test_on_a_slow_link_a_rotation_lasts_no_longer_than_is_set(megabits: int) -> None:
+@KINDS
+@pytest.mark.parametrize("megabits", [20, 100, 400])
+def test_on_a_slow_link_a_rotation_lasts_no_longer_than_is_set(megabits: int, kind: RingKind) -> None:
     bytes_per_us = megabits / 8
-    sent = carried(FlowControl(RingConfig(), 4), bytes_per_us, 20)
+    sent = carried(FlowControl(RingConfig(ring_kind=kind), 4), bytes_per_us, 30)
     assert sent / bytes_per_us == pytest.approx(RingConfig().rotation_target_us, rel=0.01)
 
 
@@ -207,6 +215,35 @@ def test_rotations_that_carry_little_say_nothing_about_the_link() -> None:
     for turn in range(1, 50):
         flow.note_visit(turn * 500_000, 1_000)
     assert flow.window_bytes == before
+
+
+def test_one_slow_rotation_does_not_say_that_the_link_is_slow() -> None:
+    flow = FlowControl(RingConfig(), 4)
+    full = carried(flow, 1_000.0, 20)
+    flow.note_visit(flow._visited_us + 150_000, full)  # somebody was kept from running
+    flow.note_visit(flow._visited_us + 5_000, flow.window_bytes)
+    assert flow.window_bytes > full // 4
+    assert carried(flow, 1_000.0, 10) == full
+
+
+@pytest.mark.parametrize("members", [2, 4, 10, 50])
+def test_a_window_has_room_for_a_packet_of_each_who_has_something_to_send(members: int) -> None:
+    flow = FlowControl(RingConfig(), members)
+    for window in (60_000, 500_000, 2_000_000, 5_000_000):
+        flow.window_bytes = window
+        flow.account(token(backlog=100), 0, 0, 0, waiting=3)
+        flow.account(token(backlog=100), 0, 0, 0, waiting=3)
+        assert members * flow.packet_bytes <= max(window, members * PACKET_BYTES_LEAST)
+        flow.account(token(backlog=3), 0, 0, 0, waiting=3)
+        assert flow.packet_bytes == min(RingConfig().packet_bytes_max, window // 2), "nobody else has"
+        assert flow.packets_ahead * flow.packet_bytes >= min(window // 2, RingConfig().each_time_bytes // 2)
+
+
+def test_no_packet_is_larger_than_is_set() -> None:
+    flow = FlowControl(CONFIG, 4)
+    flow.window_bytes = 10_000_000
+    flow.account(token(), 0, 0, 0, 1)
+    assert flow.packet_bytes == CONFIG.packet_bytes_max
 
 
 def test_a_rotation_is_short_beside_the_token_loss_timeout() -> None:

@@ -8,13 +8,13 @@ import pytest
 from srp_bench import Bench, alone_in, join_of
 
 from totempole.effects import Heard, SetTimer, Transmit
-from totempole.sim.conditions import Condition
+from totempole.sim.conditions import Buffers, Condition, Lan
 from totempole.sim.load import Saturation
 from totempole.sim.world import World
 from totempole.srp import RingConfig
 from totempole.srp.states import State, Timer
 from totempole.types import RingKind
-from totempole.wire.packets import Join
+from totempole.wire.packets import Join, NullMessage
 
 MS = 1_000
 KINDS = pytest.mark.parametrize("kind", RingKind, ids=lambda kind: kind.name.lower())
@@ -103,6 +103,8 @@ def test_one_that_agrees_says_so_at_once() -> None:
 
 def saturated(kind: RingKind, **settings: int) -> World:
     world = World(1, 4, RingConfig(ring_kind=kind, **settings))
+    for host in world.hosts.values():
+        host.slow = 5.0  # so much less happens in a second, which has to be simulated
     world.start()
     world.run_for(300 * MS)
     for me in (1, 2, 4):
@@ -177,6 +179,44 @@ def test_what_is_still_under_way_makes_nobody_a_laggard(kind: RingKind) -> None:
         Saturation(world, me, size=100).start()
     world.run_for(500 * MS)
     assert [len(host.configurations) for host in world.hosts.values()] == installed
+
+
+# Slow networks
+
+
+@KINDS
+@pytest.mark.parametrize(("members", "size"), [(4, 60_000), (4, 188_000), (8, 30_000)])
+def test_a_flood_on_a_slow_lan_does_not_cost_the_ring_its_token(
+    kind: RingKind, members: int, size: int
+) -> None:
+    """100 Mbit/s, shared. An accelerated ring took short rotations for a fast network, as the token went
+    ahead of what made the next ones long: the ring broke up twenty times a second."""
+    lan = Lan(bandwidth_bytes_per_s=12_500_000, shared=True)
+    buffers = Buffers(data_bytes=8_000_000, data_datagrams=10_000)
+    world = World(1, members, RingConfig(ring_kind=kind, segment_bytes=1_472), lans=[lan], buffers=buffers)
+    world.start()
+    world.run_for(500 * MS)
+    installed = [len(host.configurations) for host in world.hosts.values()]
+    for me in world.hosts:
+        Saturation(world, me, size=size).start()
+    world.run_for(500 * MS)
+    sent = delivered_in(world, 1_000 * MS) * size
+    assert [len(host.configurations) for host in world.hosts.values()] == installed
+    assert sent > 0.85 * lan.bandwidth_bytes_per_s
+
+
+@KINDS
+def test_one_that_is_alone_shows_itself_and_keeps_its_messages_to_itself(kind: RingKind) -> None:
+    """Else one that floods takes a slow network from the very Joins that would end its solitude."""
+    bench = alone_in(State.GATHER, RingConfig(ring_kind=kind))
+    bench.advance(1_000 * MS)
+    bench.forget()
+    for number in range(100):
+        bench.submit(1, b"%d" % number)
+    bench.advance(1_000 * MS)
+    assert len(bench.delivered(1)) == 100
+    sent = {type(transmit.packet) for transmit in bench.of_kind(1, Transmit) if transmit.to is None}
+    assert sent == {NullMessage}
 
 
 # Small datagrams

@@ -92,13 +92,13 @@ class Packed(NamedTuple):
 
 
 class Lanes:
-    def __init__(self, packet_bytes_max: int, partial_bytes_max: int) -> None:
-        self._packet_bytes_max = packet_bytes_max
+    def __init__(self, packet_bytes: int, partial_bytes_max: int) -> None:
+        self.packet_bytes = packet_bytes
+        """How large the next packets may be."""
         self._partial_bytes_max = partial_bytes_max
         self._lanes: dict[LaneKey, deque[Unit]] = {}
         self._turns: deque[LaneKey] = deque()
         """Lanes with something in them. The first is next."""
-        self._room_least = packet_bytes_max // FULL_PARTS
         self._weights: dict[LaneKey, int] = {}
         self.waiting_bytes = 0
         """The weights of all lanes."""
@@ -161,9 +161,9 @@ class Lanes:
         turns = [lane for lane in turns if lane in self._lanes]
         if not turns:
             return None
-        packing = _Packing(epoch, self._packet_bytes_max)
+        packing = _Packing(epoch, self.packet_bytes)
         first = self._turns[0]
-        while turns and packing.room >= self._room_least:
+        while turns and packing.takes_more:
             turns = self._fill_from(packing, turns)
         if self._turns and self._turns[0] == first:
             self._turns.rotate(-1)
@@ -175,7 +175,7 @@ class Lanes:
         for lane in turns:
             if self._fill(packing, lane, len(turns) > 1):
                 more.append(lane)
-            if packing.room < self._room_least:
+            if not packing.takes_more:
                 break
         return more
 
@@ -233,12 +233,17 @@ class Lanes:
 class _Packing:
     """A packet that is being filled."""
 
-    def __init__(self, epoch: RingId, packet_bytes_max: int) -> None:
-        self.room = packet_bytes_max - HEAD_BYTES
+    def __init__(self, epoch: RingId, packet_bytes: int) -> None:
+        self.room = packet_bytes - HEAD_BYTES
+        self._room_least = packet_bytes // FULL_PARTS
         self.service = Service.AGREED
         self.units: list[Unit] = []
         self._finished: list[Unit] = []
         self._parts: list[Payload] = [head(epoch)]
+
+    @property
+    def takes_more(self) -> bool:
+        return self.room >= self._room_least
 
     def takes(self, unit: Unit) -> bool:
         """A packet asks for one service, which the first to come into it decides."""

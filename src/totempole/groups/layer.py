@@ -88,11 +88,8 @@ class GroupLayer(Order):
         config: GroupConfig,
         *,
         packet_bytes_max: int,
-        packets_ahead: int,
         trace_kinds: frozenset[str],
     ) -> None:
-        """`packets_ahead`: so many may wait in the order's own queue, which has room for them; the rest waits
-        here, to be packed."""
         if packet_bytes_max < PACKET_BYTES_MIN:
             raise ConfigurationError(
                 f"packet_bytes_max = {packet_bytes_max}: groups need at least {PACKET_BYTES_MIN}"
@@ -103,7 +100,6 @@ class GroupLayer(Order):
         """Malformed packets, by what is wrong with them."""
         self._me = me
         self._config = config
-        self._packets_ahead = packets_ahead
         self._names_bytes_max = packet_bytes_max // 2
         self._processes: dict[int, _Local] = {}
         self._process_last = 0
@@ -129,6 +125,14 @@ class GroupLayer(Order):
     @property
     def queued(self) -> int:
         return self.order.queued
+
+    @property
+    def packets_ahead(self) -> int:
+        return self.order.packets_ahead
+
+    @property
+    def packet_bytes(self) -> int:
+        return self.order.packet_bytes
 
     def start(self, now_us: int) -> list[Effect]:
         return self._through(now_us, self.order.start(now_us))
@@ -377,7 +381,9 @@ class GroupLayer(Order):
         """Hands packets to the order, as many as its next visits can take: only the table while it is being
         exchanged, nothing while there is nobody to exchange it with."""
         membership = self._membership
-        while self._lanes and not self._closed and self.order.queued < self._packets_ahead:
+        order = self.order
+        while self._lanes and not self._closed and order.queued < order.packets_ahead:
+            self._lanes.packet_bytes = order.packet_bytes
             if membership.exchanging is not None:
                 packed = self._lanes.take(membership.exchanging, only=TABLE_LANE)
             elif membership.epoch is not None:
@@ -387,7 +393,7 @@ class GroupLayer(Order):
             if packed is None:
                 return
             self._in_flight.append(packed.units)
-            effects = self.order.submit(now_us, packed.body, packed.service)
+            effects = order.submit(now_us, packed.body, packed.service)
             if effects and type(effects[0]) is PushBack:
                 self._closed = True  # the processor leaves: nothing more is taken
                 return

@@ -40,6 +40,10 @@ class _Run:
     def start(self) -> int:
         return self.ends[self.next - 1] if self.next else 0
 
+    @property
+    def next_bytes(self) -> int:
+        return self.ends[self.next] - self.start
+
     def take(self, room: int, messages: int) -> list[bytes]:
         """As many as fit."""
         first = self.next
@@ -54,7 +58,8 @@ class Outbox:
         self.message_bytes_max = packet_bytes_max - OVERHEAD_MAX
         self.bytes = 0
         """Waiting, lengths included."""
-        self._packet_bytes_max = packet_bytes_max
+        self.packet_bytes = packet_bytes_max
+        """How large the next packets should be; a single message may need more."""
         self._bytes_max = bytes_max
         self._runs: deque[_Run] = deque()
 
@@ -81,7 +86,7 @@ class Outbox:
     def take(self) -> Packed:
         """The next packet. There must be one."""
         service = self._runs[0].service
-        room = self._packet_bytes_max - OVERHEAD_MAX + LENGTH_BYTES
+        room = max(self.packet_bytes - OVERHEAD_MAX + LENGTH_BYTES, self._runs[0].next_bytes)
         chosen: list[bytes] = []
         while self._runs and self._runs[0].service is service and len(chosen) < MESSAGES_MAX:
             run = self._runs[0]

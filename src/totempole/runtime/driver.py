@@ -416,8 +416,9 @@ class Driver:
 
     def _empty_outbox(self) -> None:
         """As many packets as the next visits of the token can take; the rest waits, to be packed together."""
-        room = self.ring_config.packets_ahead
-        while self.outbox and self.endpoint.queued < room and self._running:
+        endpoint = self.endpoint
+        while self.outbox and endpoint.queued < endpoint.packets_ahead and self._running:
+            self.outbox.packet_bytes = endpoint.packet_bytes
             body, service = self.outbox.take()
             self._feed("submit", body, service)
         if self._refused_a_send and self.outbox.accepts:

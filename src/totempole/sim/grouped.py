@@ -30,6 +30,5 @@ class Grouped:
             order.incarnation,
             self.config,
             packet_bytes_max=config.packet_bytes_max,
-            packets_ahead=config.packets_ahead,
             trace_kinds=trace_kinds,
         )

@@ -96,12 +96,6 @@ class RingConfig:
     )
     timestamp_interval: int = setting(10_000, "timestamps covered by one write to stable storage (000 §5.1)")
 
-    @property
-    def packets_ahead(self) -> int:
-        """Packets that one visit of the token can take: it is no use to have more of them ready."""
-        by_bytes = self.each_time_bytes // self.packet_bytes_max
-        return min(self.each_time_packets, by_bytes, self.send_queue_max)
-
     def __post_init__(self) -> None:
         for item in fields(self):
             if "least" in item.metadata:

@@ -81,6 +81,14 @@ class Endpoint(Order):
         return len(self._ordering.queue)
 
     @property
+    def packets_ahead(self) -> int:
+        return self.machine.installed.flow.packets_ahead
+
+    @property
+    def packet_bytes(self) -> int:
+        return self.machine.installed.flow.packet_bytes
+
+    @property
     def timeouts(self) -> dict[str, int]:
         """The timeouts in force, in microseconds."""
         timeouts = self.machine.timeouts

@@ -12,7 +12,9 @@ Deviations:
 - one retransmission is always allowed, so that a full window cannot stop the repair that would empty it;
 - the window in bytes is what the ring has lately carried in `rotation_target_us`, if that is less than
   `window_bytes`. It begins small and doubles while rotations are short. A window that takes a slow link
-  longer than the token may be missing would cost the ring its token at every rotation;
+  longer than the token may be missing would cost the ring its token at every rotation. On the accelerated
+  ring what was sent in one rotation is still being carried in the next one, which it makes long;
+- packets are only so large that the window has room for one from each who has something to send;
 - `outstanding_packets_max` bounds seq - aru as the token tells it, and with it the memory that a slow
   receiver can cost the others: so much, and what a rotation sends before that receiver has lowered the aru.
 """
@@ -22,11 +24,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from totempole.srp.config import RingConfig
+from totempole.types import RingKind
 from totempole.wire.packets import RegularToken
 
-WINDOW_BYTES_FIRST = 500_000
-WINDOW_BYTES_LEAST = 250_000
-"""So much a rotation may carry however long it takes."""
+WINDOW_BYTES_LEAST = 60_000
+"""So much a rotation may carry however long it takes, and the first one in any case."""
+PACKET_BYTES_LEAST = 20_000
+"""However small the window, and enough for the names of a message to many groups."""
 
 
 class Allowance(NamedTuple):
@@ -49,20 +53,31 @@ class FlowControl:
     """One processor's view of one ring's window."""
 
     __slots__ = (
+        "_accelerated",
+        "_bytes",
         "_config",
         "_last",
         "_last_seq",
         "_members",
+        "_sent",
         "_target_us",
+        "_us",
         "_visited_us",
         "_window",
+        "packet_bytes",
+        "packets_ahead",
         "window_bytes",
     )
 
     def __init__(self, config: RingConfig, member_count: int) -> None:
         self._config = config
-        self.window_bytes = min(config.window_bytes, WINDOW_BYTES_FIRST)
+        self.window_bytes = min(config.window_bytes, WINDOW_BYTES_LEAST)
         """What a rotation may carry at present."""
+        self._bytes = self._us = 0
+        """What loaded rotations carried, and how long they took: each counts half as much as the next one."""
+        self._sent = 0
+        """What all sent in the rotation before this one."""
+        self._accelerated = config.ring_kind is RingKind.ACCELERATED
         self._target_us = min(config.rotation_target_us, config.token_loss_us // 2)
         self._visited_us = 0
         self._members = member_count
@@ -70,18 +85,28 @@ class FlowControl:
         self._last_seq = 0
         self._last = Rounds(0, 0, 0)
         """What this processor added to the sums at its last visit."""
+        self._size_packets(others_wait=False)
 
     def note_visit(self, now_us: int, bytes_round: int) -> None:
         """The token is here; all have sent so many bytes since it last was."""
         rotation_us = now_us - self._visited_us if self._visited_us else 0
         self._visited_us = now_us
-        if rotation_us > 0 and 2 * bytes_round >= self.window_bytes:
-            fits = min(bytes_round * self._target_us // rotation_us, self._config.window_bytes)
-            self.window_bytes = max(min(fits, 2 * self.window_bytes), self._least_bytes)
+        carried = self._sent if self._accelerated else bytes_round
+        self._sent = bytes_round
+        if rotation_us > 0 and 2 * carried >= self.window_bytes:
+            self._bytes = self._bytes // 2 + carried
+            self._us = self._us // 2 + rotation_us
+            fits = max(WINDOW_BYTES_LEAST, self._bytes * self._target_us // self._us)
+            self.window_bytes = min(fits, 2 * self.window_bytes, self._config.window_bytes)
 
-    @property
-    def _least_bytes(self) -> int:
-        return min(WINDOW_BYTES_LEAST, self._config.window_bytes)
+    def _size_packets(self, others_wait: bool) -> None:
+        """How large packets should be at present, and how many of them one visit of the token can take: it is
+        no use to have more of them ready."""
+        config = self._config
+        fits = max(PACKET_BYTES_LEAST, self.window_bytes // (self._members if others_wait else 2))
+        self.packet_bytes = min(fits, config.packet_bytes_max)
+        by_bytes = config.each_time_bytes // self.packet_bytes
+        self.packets_ahead = min(config.each_time_packets, by_bytes, config.send_queue_max)
 
     def allowance(self, token: RegularToken, waiting: int) -> Allowance:
         """For a processor with so many packets waiting."""
@@ -105,6 +130,7 @@ class FlowControl:
         last = self._last
         self._last_seq = seq
         self._last = Rounds(retransmitted, sent_bytes, waiting)
+        self._size_packets(others_wait=token.backlog > last.backlog)
         return Rounds(
             max(0, token.retrans_round - last.retrans) + retransmitted,
             max(0, token.bytes_round - last.bytes) + sent_bytes,

@@ -5,6 +5,8 @@ Deviations:
   discarded, so nothing should be numbered by it;
 - a processor delivers its own messages before it sends them, where they are next in order: sending takes
   longer than all else on a visit, and whether others get them does not depend on it;
+- a processor that is alone on its ring sends its messages to nobody: they would only take a slow network
+  from those whom it is about to meet, and null messages show that it is there;
 - the retransmission timer is stopped only by a message with a higher sequence number than the forwarded
   token's, which alone proves that somebody held the token since;
 - a processor that receives, but too slowly, is expelled too (docs/decisions/0008-laggards.md): the paper's
@@ -159,8 +161,7 @@ class Ordering:
                 rtr,
             ),
         )
-        for held in sent.late:
-            output.multicast(held.message, held.data)
+        self._broadcast(ring, sent.late)
         if output.traces_token:
             detail = f"aru={aru} rtr={len(rtr)}"
             output.trace("token", ring=str(ring.ring_id), seq=seq, count=token.token_seq, detail=detail)
@@ -189,10 +190,14 @@ class Ordering:
         else:
             new = self._rebroadcast(ring, token.seq, room, allowance.bytes - sent_bytes, recovery)
             late = 0
-        for held in new[: len(new) - late]:
-            output.multicast(held.message, held.data)
+        self._broadcast(ring, new[: len(new) - late])
         sent_bytes += sum(len(held.data) for held in new)
         return Sent(new, new[len(new) - late :], passed_on, len(answers), sent_bytes)
+
+    def _broadcast(self, ring: Ring, new: list[Held]) -> None:
+        if len(ring.members) > 1:
+            for held in new:
+                self._output.multicast(held.message, held.data)
 
     def _requests(
         self,

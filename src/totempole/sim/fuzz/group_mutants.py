@@ -34,7 +34,7 @@ GROUP_MUTANTS: tuple[Mutant, ...] = (
         "lanes",
         "            queue[0].sent = 0",
         "            pass",
-        41,
+        33,
     ),
     _mutant("pieces kept across a configuration", "layer", "self._partials.clear()", "pass", 2),
     # The exchange of tables
@@ -49,7 +49,7 @@ GROUP_MUTANTS: tuple[Mutant, ...] = (
         "membership",
         "        self._parts.clear()\n        return self._table.part_of(self._me, self._lineage)",
         "        return self._table.part_of(self._me, self._lineage)",
-        7,
+        30,
     ),
     _mutant(
         "those of the last configuration alone count as come along",
@@ -153,7 +153,7 @@ GROUP_MUTANTS: tuple[Mutant, ...] = (
         "membership",
         "                if entry.source is not None:\n                    self._check_source",
         "                if entry.source == 0:\n                    self._check_source",
-        4,
+        18,
     ),
     _mutant(
         "state of a donor that was replaced taken",
@@ -188,7 +188,7 @@ GROUP_MUTANTS: tuple[Mutant, ...] = (
         "layer",
         "        while self._notices:\n            self._tell_safe(*self._notices.popleft()[2:])",
         "        self._notices.clear()",
-        4,
+        12,
     ),
 )
 

@@ -140,13 +140,13 @@ MUTANTS: tuple[Mutant, ...] = (
         "pass",
     ),
     Mutant("an early timer taken for due", "timeouts", "if left_us <= 0:", "if left_us <= NEVER:"),
-    Mutant("a moved timer forgotten", "timeouts", "if self.due_us != NEVER:", "if self.due_us < 0:"),
+    Mutant("a moved timer forgotten", "timeouts", "if self.due_us != NEVER:", "if self.due_us < 0:", seed=1),
     Mutant(
         "an expelled laggard never taken back",
         "membership",
         "self._barred_until_us[ring.notorious] = until_us",
         "self._barred_until_us[ring.notorious] = NEVER",
-        19,
+        27,
     ),
     # 000 §4.3, recovery
     Mutant(
@@ -224,7 +224,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "recovery",
         "if message.service is Service.SAFE and message.seq > self.high_ring_delivered:",
         "if message.seq < 0:",
-        13,
+        4,
     ),
     Mutant(
         "everything delivered past a gap",
