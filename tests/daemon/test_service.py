@@ -3,8 +3,12 @@ cannot."""
 
 from __future__ import annotations
 
+import fcntl
 import os
 import socket
+import sys
+import termios
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -31,6 +35,8 @@ from totempole.client.frames import (
     encode,
 )
 from totempole.daemon.identity import EMBEDDED
+from totempole.daemon.service import PROMPT_MAX
+from totempole.effects import ToProcesses
 from totempole.groups import Batch, GroupConfig, pack
 from totempole.groups.events import BecameSafe, GroupMessages, GroupView, StateAsked, StateBegins, StateChunk
 from totempole.types import ConfigurationKind, ProcessId, Service
@@ -63,6 +69,35 @@ def test_messages_reach_all_members_in_one_order_as_they_were_packed(tmp_path: P
             first = two.expect(GroupMessages)
         assert (first.count, first.groups, first.service) == (2, ("g",), Service.SAFE)
         assert first.batch == pack([b"a", b"bb"])
+
+
+def test_the_first_news_of_a_round_is_written_at_once_and_the_rest_together(tmp_path: Path) -> None:
+    """At once: before the effects behind it, which send packets and wake other hosts."""
+    with daemon(tmp_path) as it, ExitStack() as opened:
+        crowd = [opened.enter_context(it.program()) for _ in range(PROMPT_MAX + 1)]
+        crowd[0].join("g")
+        crowd[0].send("g", b"a")
+        news = crowd[0].expect(GroupMessages)
+
+        def tell(*processes: int) -> list[int]:
+            it.service.grouped(ToProcesses(processes, news))
+            return [waiting(crowd[number - 1].socket) for number in processes]
+
+        def tell_often() -> list[list[int]]:
+            it.service._round()
+            return [tell(1), tell(1), tell(2), tell(*range(1, len(crowd) + 1))]
+
+        (first,), again, (other,), all_ = it.loop.ask(tell_often)
+        assert 0 < first == other
+        assert again == [first]
+        assert all_ == [first, first, *[0] * (PROMPT_MAX - 1)], "so many wait for the end of the round"
+        assert crowd[0].payloads(3) == [b"a"] * 3
+        assert crowd[-1].payloads(1) == [b"a"]
+
+
+def waiting(sock: socket.socket) -> int:
+    """Bytes that could be read now."""
+    return int.from_bytes(fcntl.ioctl(sock, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
 def test_a_sender_need_not_be_a_member_and_may_name_several_groups(tmp_path: Path) -> None:

@@ -1,10 +1,10 @@
 """All clients of a daemon, on the thread of its driver.
 
 The driver calls when a socket is ready, when it is time, and for every effect of the group layer that
-concerns processes. Nothing waits. What events bring for clients is put into their queues and written at the
-end of the round (`_round`), many in one call; what clients send is read in turn (`turns`). An effect is
-never answered with an input at once: the effects behind it must be carried out first. So whoever has to go
-leaves its groups in the next round.
+concerns processes. Nothing waits. What events bring for clients is put into their queues; the first of a
+round is written at once, the rest at the end of the round (`_round`), many in one call. What clients send is
+read in turn (`turns`). An effect is never answered with an input at once: the effects behind it must be
+carried out first. So whoever has to go leaves its groups in the next round.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import resource
 import select
 import socket
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from totempole.client.frames import FRAME_BYTES_MAX, Limits, cut
@@ -39,6 +40,8 @@ CROWDED_BYTES = 8_000_000
 BATCHES_PER_PACKET = 3
 BATCH_HEAD_BYTES = 128
 """What a batch takes of a packet beside its own bytes, with the names of a few groups."""
+PROMPT_MAX = 4
+"""Clients of one event that it is written to at once; more would hold up the ring."""
 DESCRIPTORS_SPARE = 64
 """For all but clients."""
 MOST_UNREAD = 5
@@ -86,6 +89,8 @@ class ClientService:
         self._pool: LargePool[Connection] = LargePool(config.large_bytes_max)
         self._dirty: dict[Connection, None] = {}
         """To be seen to at the end of the round."""
+        self._prompted: set[Connection] = set()
+        """Those to whom something was written at once in this round."""
         self._gone: list[int] = []
         """Processes that leave in the next round."""
         self._round_is_set = False
@@ -159,8 +164,18 @@ class ClientService:
             frames = [Outgoing(buffers) for buffers in cut(effect.event)]
             for connection in receivers:
                 connection.tell(effect.event, frames)
+            if len(receivers) <= PROMPT_MAX:
+                self._write_at_once(receivers)
             if self._memory.bytes + self._pool.bytes > self.config.memory_bytes_max:
                 self._make_room()
+
+    def _write_at_once(self, connections: Sequence[Connection]) -> None:
+        """The first that a client is told in a round, as it is told: before the ring's own packets leave,
+        which wake the other hosts. What follows in the same round goes out together at its end."""
+        for connection in connections:
+            if connection not in self._prompted:
+                self._prompted.add(connection)
+                connection.write()
 
     def stop_accepting(self, reason: str = "the node is leaving") -> None:
         self._no_more = reason
@@ -315,6 +330,7 @@ class ClientService:
             self._host.at(self._host.now_us(), self._round)
 
     def _round(self) -> None:
+        self._prompted.clear()
         self._let_go()
         self._turns.begin_round()
         for connection in self._pool.granted():
