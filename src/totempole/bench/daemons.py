@@ -75,11 +75,6 @@ class DaemonBench:
     def __exit__(self, *_: object) -> None:
         self._open.close()
 
-    @property
-    def processes(self) -> list[int]:
-        """The daemons'."""
-        return [process.pid for process in self.daemons.processes.values()]
-
     def throughput(self, message_bytes: int, seconds: float, service: str = "agreed") -> Throughput:
         self.clients[0].tell("flood", message_bytes, service)
         time.sleep(WARM_UP_S)
