@@ -220,7 +220,7 @@ def test_a_message_that_is_too_long_is_refused(place: Place, tmp_path: Path) -> 
         started(node_config(place, 1, tmp_path)) as (member,),
         pytest.raises(ConfigurationError, match="packet_bytes_max"),
     ):
-        member.driver.send([bytes(189_000)])
+        member.driver.send([bytes(440_000)])
 
 
 # Leaving

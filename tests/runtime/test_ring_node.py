@@ -216,9 +216,9 @@ def test_mistakes_are_refused_and_harm_nothing(place: Place, tmp_path: Path, pla
         async with entered(place, tmp_path, 1, placement=placement) as (node,):
             reader = Reader(node)
             with pytest.raises(
-                ConfigurationError, match=r"189001 bytes .* packet_bytes_max = 189000: cut it up"
+                ConfigurationError, match=r"440001 bytes .* packet_bytes_max = 440000: cut it up"
             ):
-                await node.multicast_many([b"fine", bytes(189_001)])
+                await node.multicast_many([b"fine", bytes(440_001)])
             await node.multicast(b"unharmed")
             await reader.have(1)
             assert reader.messages == [b"unharmed"]

@@ -85,7 +85,7 @@ def test_the_largest_payload_is_delivered_and_a_larger_one_is_refused() -> None:
     largest = bytes(bench.config.packet_bytes_max)
     bench.submit(1, largest)
     with pytest.raises(
-        ConfigurationError, match=r"189001 bytes exceeds packet_bytes_max = 189000: send less"
+        ConfigurationError, match=r"440001 bytes exceeds packet_bytes_max = 440000: send less"
     ):
         bench.submit(1, largest + b"!")
     bench.submit(1, b"after")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from srp_bench import RING
 
 from totempole.srp.config import RingConfig
-from totempole.srp.flow import PACKET_BYTES_LEAST, WINDOW_BYTES_LEAST, FlowControl
+from totempole.srp.flow import BURST_BYTES, PACKET_BYTES_LEAST, WINDOW_BYTES_LEAST, FlowControl
 from totempole.types import RingKind
 from totempole.wire.packets import RegularToken
 
@@ -237,6 +237,16 @@ def test_a_window_has_room_for_a_packet_of_each_who_has_something_to_send(member
         flow.account(token(backlog=3), 0, 0, 0, waiting=3)
         assert flow.packet_bytes == min(RingConfig().packet_bytes_max, window // 2), "nobody else has"
         assert flow.packets_ahead * flow.packet_bytes >= min(window // 2, RingConfig().each_time_bytes // 2)
+
+
+def test_packets_are_small_while_they_are_lost() -> None:
+    flow = FlowControl(RingConfig(), 4)
+    flow.window_bytes = RingConfig().window_bytes
+    for lost in (token(retrans_round=1), 1), (token(), 1), (token(retrans_round=1), 0):
+        flow.account(lost[0], 0, lost[1], 0, 1)
+        assert flow.packet_bytes == BURST_BYTES
+    flow.account(token(), 0, 0, 0, 1)
+    assert flow.packet_bytes == RingConfig().packet_bytes_max
 
 
 def test_no_packet_is_larger_than_is_set() -> None:

@@ -85,7 +85,7 @@ def test_a_timestamp_interval_that_two_visits_use_up_is_refused() -> None:
 @pytest.mark.parametrize(
     "settings",
     [
-        {"packet_bytes_max": 250_001, "each_time_bytes": 400_000},
+        {"packet_bytes_max": 500_001, "each_time_bytes": 600_000},
         {"requests_max": 1_025},
         {"members_max": 1_025, "window_packets": 2_000},
         {"cluster_id": 2**64},

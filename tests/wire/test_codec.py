@@ -98,6 +98,9 @@ def entry(**changes) -> CommitEntry:
 
 
 AT_THE_LIMIT = {
+    "all requests": TOKEN._replace(
+        rtr=(RetransmissionRequest(1, ((0, 1),) * RANGES_PER_REQUEST_MAX),) * REQUESTS_MAX
+    ),
     "groups": MESSAGE._replace(groups=(2**64 - 1,) * GROUPS_MAX),
     "requests": TOKEN._replace(rtr=(RetransmissionRequest(1),) * REQUESTS_MAX),
     "ranges": TOKEN._replace(rtr=(RetransmissionRequest(1, ((0, 1),) * RANGES_PER_REQUEST_MAX),)),
@@ -134,9 +137,6 @@ BEYOND = {
     "empty range": TOKEN._replace(rtr=(RetransmissionRequest(1, ((4, 4),)),)),
     "far range": TOKEN._replace(rtr=(RetransmissionRequest(1, ((4, 2**32),)),)),
     "token ring": TOKEN._replace(ring_id=NO_RING),
-    "all requests": TOKEN._replace(
-        rtr=(RetransmissionRequest(1, ((0, 1),) * RANGES_PER_REQUEST_MAX),) * REQUESTS_MAX
-    ),
     "proc_set": JOIN._replace(proc_set=frozenset(range(1, PROCESSORS_MAX + 2))),
     "no processor": JOIN._replace(fail_set=frozenset({0})),
     "tiny datagrams": JOIN._replace(segment_bytes=127),
@@ -148,7 +148,7 @@ BEYOND = {
     "entry": COMMIT._replace(memb_list=(entry(processor=0),)),
     "entry ring": COMMIT._replace(memb_list=(entry(old_ring_id=RingId(7, 0)),)),
     "commit ring": COMMIT._replace(ring_id=NO_RING),
-    "packet": COMMIT._replace(memb_list=(entry(deliver_memb=(1,) * PROCESSORS_MAX),) * 80),
+    "packet": COMMIT._replace(memb_list=(entry(deliver_memb=(1,) * PROCESSORS_MAX),) * 160),
     "notice": SAMPLES["null"]._replace(ring_id=RingId(1, 0)),
 }
 

@@ -87,10 +87,10 @@ def test_the_largest_message_can_be_recovered():
 
 def test_encoding_refuses_a_packet_that_the_seal_makes_too_long():
     entry = SAMPLES["commit"].memb_list[0]._replace(deliver_memb=(1,) * 1_020)
-    token = SAMPLES["commit"]._replace(memb_list=(entry,) * 63)
+    token = SAMPLES["commit"]._replace(memb_list=(entry,) * 127)
     spare = PACKET_BYTES_MAX - len(PLAIN.encode(token))
     last = entry._replace(deliver_memb=(1,) * ((spare - ENTRY.size) // PROCESSOR_BYTES))
-    token = token._replace(memb_list=(entry,) * 63 + (last,))
+    token = token._replace(memb_list=(entry,) * 127 + (last,))
     assert len(PLAIN.encode(token)) > PACKET_BYTES_MAX - SEAL_BYTES
     with pytest.raises(ConfigurationError, match="at most"):
         codec().encode(token)

@@ -183,13 +183,11 @@ class Reassembler:
             raise NotNeighbours
         if odd or offset + length > total or first + count > SEGMENTS_MAX:
             raise NotNeighbours
-        heads = _heads(len(burst), segment_bytes).unpack(burst)
-        if heads[::2].count(heads[0]) != count or heads[1::2] != offsets(first + count, room)[first:]:
+        parts = _parts(len(burst), segment_bytes).unpack(burst)
+        if parts[::3].count(parts[0]) != count or parts[1::3] != offsets(first + count, room)[first:]:
             raise NotNeighbours
         name: PacketName = tuple.__new__(PacketName, (kind, ring_seq, processor, number))
-        view = memoryview(burst)
-        starts = range(_HEADER_BYTES, len(burst), segment_bytes)
-        pieces = [view[start : start + room] for start in starts]
+        pieces = parts[2::3]
         if length < total or name in self._partials or name in self._completed:
             return self._take(name, total, offset, pieces, length)
         self._finish(name)
@@ -260,12 +258,12 @@ class Reassembler:
 
 
 @lru_cache(LAYOUTS_MAX)
-def _heads(length: int, segment_bytes: int) -> Struct:
-    """Prefix and offset of each segment of a burst of so many bytes."""
+def _parts(length: int, segment_bytes: int) -> Struct:
+    """Prefix, offset and piece of each segment of a burst of so many bytes."""
     whole, rest = divmod(length, segment_bytes)
     head = f"{_HEADER_BYTES - OFFSET_BYTES}s{OFFSET_BYTES}s"
-    last = f"{head}{rest - _HEADER_BYTES}x" if rest else ""
-    return Struct(f"{head}{segment_bytes - _HEADER_BYTES}x" * whole + last)
+    last = f"{head}{rest - _HEADER_BYTES}s" if rest else ""
+    return Struct(f"{head}{segment_bytes - _HEADER_BYTES}s" * whole + last)
 
 
 def _merge_nearest(holes: list[ByteRange]) -> list[ByteRange]:

@@ -67,11 +67,11 @@ class RingConfig:
     window_packets: int = setting(100, "packets that all may send in a rotation (WINDOW_SIZE)")
     each_time_packets: int = setting(30, "packets that one may send in a token visit (EACH_TIME)")
     window_bytes: int = setting(5_000_000, "bytes that all may send in a rotation")
-    each_time_bytes: int = setting(1_800_000, "bytes that one may send in a token visit")
+    each_time_bytes: int = setting(2_200_000, "bytes that one may send in a token visit")
     rotation_target_us: int = setting(
         40_000, "what a loaded rotation may last: slow links get a smaller window_bytes for it"
     )
-    outstanding_packets_max: int = setting(400, "largest seq - aru before new packets wait")
+    outstanding_packets_max: int = setting(250, "largest seq - aru before new packets wait")
     accelerated_window: int = setting(
         15, "packets that may follow the token instead of preceding it", least=0
     )
@@ -80,8 +80,8 @@ class RingConfig:
     send_queue_ready: int = setting(250, "queue length at which push-back ends (MIN_SRP_SND_Q)", least=0)
     members_max: int = setting(60, "processors of a ring (MAX_PROC_RING)", most=PROCESSORS_MAX)
     packet_bytes_max: int = setting(
-        189_000,
-        "contents of one packet, at most; the default fills three bursts of 64 KiB",
+        440_000,
+        "contents of one packet, at most; the default fills seven bursts of 64 KiB",
         least=64,
         most=PLAIN_CONTENTS_MAX,
     )

@@ -14,7 +14,8 @@ Deviations:
   `window_bytes`. It begins small and doubles while rotations are short. A window that takes a slow link
   longer than the token may be missing would cost the ring its token at every rotation. On the accelerated
   ring what was sent in one rotation is still being carried in the next one, which it makes long;
-- packets are only so large that the window has room for one from each who has something to send;
+- packets are only so large that the window has room for one from each who has something to send, and while
+  packets have to be retransmitted, no larger than one burst: the holes of a larger one are too many to name;
 - `outstanding_packets_max` bounds seq - aru as the token tells it, and with it the memory that a slow
   receiver can cost the others: so much, and what a rotation sends before that receiver has lowered the aru.
 """
@@ -31,6 +32,8 @@ WINDOW_BYTES_LEAST = 60_000
 """So much a rotation may carry however long it takes, and the first one in any case."""
 PACKET_BYTES_LEAST = 20_000
 """However small the window, and enough for the names of a message to many groups."""
+BURST_BYTES = 60_000
+"""A packet that the kernel takes in one call, headers and all."""
 
 
 class Allowance(NamedTuple):
@@ -85,7 +88,7 @@ class FlowControl:
         self._last_seq = 0
         self._last = Rounds(0, 0, 0)
         """What this processor added to the sums at its last visit."""
-        self._size_packets(others_wait=False)
+        self._size_packets(others_wait=False, lossy=False)
 
     def note_visit(self, now_us: int, bytes_round: int) -> None:
         """The token is here; all have sent so many bytes since it last was."""
@@ -99,12 +102,13 @@ class FlowControl:
             fits = max(WINDOW_BYTES_LEAST, self._bytes * self._target_us // self._us)
             self.window_bytes = min(fits, 2 * self.window_bytes, self._config.window_bytes)
 
-    def _size_packets(self, others_wait: bool) -> None:
+    def _size_packets(self, others_wait: bool, lossy: bool) -> None:
         """How large packets should be at present, and how many of them one visit of the token can take: it is
         no use to have more of them ready."""
         config = self._config
         fits = max(PACKET_BYTES_LEAST, self.window_bytes // (self._members if others_wait else 2))
-        self.packet_bytes = min(fits, config.packet_bytes_max)
+        most = min(config.packet_bytes_max, BURST_BYTES) if lossy else config.packet_bytes_max
+        self.packet_bytes = min(fits, most)
         by_bytes = config.each_time_bytes // self.packet_bytes
         self.packets_ahead = min(config.each_time_packets, by_bytes, config.send_queue_max)
 
@@ -130,7 +134,7 @@ class FlowControl:
         last = self._last
         self._last_seq = seq
         self._last = Rounds(retransmitted, sent_bytes, waiting)
-        self._size_packets(others_wait=token.backlog > last.backlog)
+        self._size_packets(token.backlog > last.backlog, token.retrans_round > 0 or retransmitted > 0)
         return Rounds(
             max(0, token.retrans_round - last.retrans) + retransmitted,
             max(0, token.bytes_round - last.bytes) + sent_bytes,

@@ -97,14 +97,14 @@ DATAGRAM_BYTES_MAX = 65_507
 REGULAR_OVERHEAD = HEADER.size + MESSAGE.size
 """What encoding adds to the contents of a message without groups and without a seal."""
 
-PLAIN_CONTENTS_MAX = 250_000
+PLAIN_CONTENTS_MAX = 500_000
 """The largest `RingConfig.packet_bytes_max`: several bursts of 64 KiB."""
 
 CONTENTS_MAX = PLAIN_CONTENTS_MAX + REGULAR_OVERHEAD + GROUP_BYTES * GROUPS_MAX + SEAL_BYTES
 """Contents of a recovered message: any plain message, encoded and sealed. A recovered message is itself never
 encapsulated (000 §4.3 rebroadcasts the original), so one level is enough."""
 
-PACKET_BYTES_MAX = 262_144
+PACKET_BYTES_MAX = 524_288
 """Any packet. What the list maxima allow together is larger, but no packet that a ring makes is."""
 
 
