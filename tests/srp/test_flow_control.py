@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from srp_bench import RING
 
 from totempole.srp.config import RingConfig
-from totempole.srp.flow import BURST_BYTES, PACKET_BYTES_LEAST, WINDOW_BYTES_LEAST, FlowControl
+from totempole.srp.flow import LOSSY_PACKET_BYTES, PACKET_BYTES_LEAST, WINDOW_BYTES_LEAST, FlowControl
 from totempole.types import RingKind
 from totempole.wire.packets import RegularToken
 
@@ -244,7 +244,7 @@ def test_packets_are_small_while_they_are_lost() -> None:
     flow.window_bytes = RingConfig().window_bytes
     for lost in (token(retrans_round=1), 1), (token(), 1), (token(retrans_round=1), 0):
         flow.account(lost[0], 0, lost[1], 0, 1)
-        assert flow.packet_bytes == BURST_BYTES
+        assert flow.packet_bytes == LOSSY_PACKET_BYTES
     flow.account(token(), 0, 0, 0, 1)
     assert flow.packet_bytes == RingConfig().packet_bytes_max
 

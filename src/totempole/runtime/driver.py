@@ -54,7 +54,6 @@ from totempole.runtime.sockets import Address, Read, Sockets
 from totempole.runtime.storage import Storage, StorageWriter
 from totempole.srp import Endpoint
 from totempole.srp.config import RingConfig
-from totempole.srp.flow import BURST_BYTES
 from totempole.types import Configuration, ConfigurationKind, Service
 from totempole.wire.packets import RegularMessage, RegularToken
 from totempole.wire.seal import Keyring
@@ -67,6 +66,9 @@ OUTBOX_BYTES_MAX = 4_000_000
 
 TICKETS_MAX = 2**32
 """Writes of one life; what is left of a ticket's number says which life's it is."""
+
+BURST_BYTES = 60_000
+"""A packet that one call of the kernel takes, headers and all."""
 
 SERVING_US = 2_000
 """So long may clients keep the loop before the ring has its turn."""

@@ -15,7 +15,7 @@ Deviations:
   longer than the token may be missing would cost the ring its token at every rotation. On the accelerated
   ring what was sent in one rotation is still being carried in the next one, which it makes long;
 - packets are only so large that the window has room for one from each who has something to send, and while
-  packets have to be retransmitted, no larger than one burst: the holes of a larger one are too many to name;
+  packets have to be retransmitted, they are smaller: the holes of a large one are too many to name;
 - `outstanding_packets_max` bounds seq - aru as the token tells it, and with it the memory that a slow
   receiver can cost the others: so much, and what a rotation sends before that receiver has lowered the aru.
 """
@@ -32,8 +32,8 @@ WINDOW_BYTES_LEAST = 60_000
 """So much a rotation may carry however long it takes, and the first one in any case."""
 PACKET_BYTES_LEAST = 20_000
 """However small the window, and enough for the names of a message to many groups."""
-BURST_BYTES = 60_000
-"""A packet that the kernel takes in one call, headers and all."""
+LOSSY_PACKET_BYTES = 189_000
+"""While packets are lost: three bursts of 64 KiB."""
 
 
 class Allowance(NamedTuple):
@@ -107,7 +107,7 @@ class FlowControl:
         no use to have more of them ready."""
         config = self._config
         fits = max(PACKET_BYTES_LEAST, self.window_bytes // (self._members if others_wait else 2))
-        most = min(config.packet_bytes_max, BURST_BYTES) if lossy else config.packet_bytes_max
+        most = min(config.packet_bytes_max, LOSSY_PACKET_BYTES) if lossy else config.packet_bytes_max
         self.packet_bytes = min(fits, most)
         by_bytes = config.each_time_bytes // self.packet_bytes
         self.packets_ahead = min(config.each_time_packets, by_bytes, config.send_queue_max)
