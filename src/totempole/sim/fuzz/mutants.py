@@ -140,7 +140,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "pass",
     ),
     Mutant("an early timer taken for due", "timeouts", "if left_us <= 0:", "if left_us <= NEVER:"),
-    Mutant("a moved timer forgotten", "timeouts", "if self.due_us != NEVER:", "if self.due_us < 0:", seed=1),
+    Mutant("a moved timer forgotten", "timeouts", "if self.due_us != NEVER:", "if self.due_us < 0:", seed=5),
     Mutant(
         "an expelled laggard never taken back",
         "membership",
