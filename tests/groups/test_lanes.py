@@ -112,6 +112,18 @@ def test_a_large_unit_leaves_room_for_the_small_ones_of_others() -> None:
     assert len(first.body) > 50_000
 
 
+def test_packets_may_become_smaller_amid_a_unit() -> None:
+    lanes = Lanes(60_000, PARTIAL)
+    lanes.add(unit(1, 100_000))
+    first = lanes.take(EPOCH)
+    lanes.packet_bytes = 20_000
+    rest = list(packets(lanes))
+    assert first is not None
+    assert all(len(packed.body) <= 20_000 for packed in rest)
+    (whole,) = received([first.body, *[packed.body for packed in rest]])
+    assert len(whole.content) == 100_000
+
+
 def test_large_units_of_several_advance_alike() -> None:
     lanes = Lanes(60_000, PARTIAL)
     for process in range(1, 6):

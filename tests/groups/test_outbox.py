@@ -103,6 +103,24 @@ def test_the_largest_message_fits_and_the_next_is_refused() -> None:
     assert outbox.bytes == 0
 
 
+@given(runs, st.integers(OVERHEAD_MAX, PACKET))
+def test_packets_may_become_smaller_and_a_larger_message_goes_alone(
+    added: list[tuple[list[bytes], Service]], packet_bytes: int
+) -> None:
+    outbox = Outbox(PACKET, BYTES_MAX)
+    for payloads, service in added:
+        outbox.add(payloads, service)
+    outbox.packet_bytes = packet_bytes
+    found = taken(outbox)
+    for messages, _ in found:
+        size = sum(len(message) + LENGTH_BYTES for message in messages)
+        assert len(messages) == 1 or size <= packet_bytes - OVERHEAD_MAX + LENGTH_BYTES
+    assert [message for messages, _ in found for message in messages] == [
+        payload for payloads, _ in added for payload in payloads
+    ]
+    assert outbox.bytes == 0
+
+
 def test_nothing_is_nothing() -> None:
     outbox = Outbox(PACKET, BYTES_MAX)
     outbox.add([], Service.AGREED)
