@@ -83,9 +83,11 @@ class SafeUpTo(NamedTuple):
 
 
 class Heard(NamedTuple):
-    """The processor has just spoken for itself: where the datagrams at hand came from, it can be reached."""
+    """The processor has spoken for itself: where the datagrams at hand came from, it can be reached."""
 
     processor: ProcessorId
+    just_now: bool
+    """If not, it may be somebody's repetition: a hint where nothing better is known."""
 
 
 class Impostor(NamedTuple):

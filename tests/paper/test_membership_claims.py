@@ -13,7 +13,7 @@ from totempole.sim.disk import Fate, read_log
 from totempole.srp import RingConfig
 from totempole.srp.gathering import Absorbed, Gathering
 from totempole.srp.states import State
-from totempole.types import NO_RING, ConfigurationKind, ProcessorId, RingId, Service
+from totempole.types import NO_RING, ConfigurationKind, ProcessorId, RingId, RingKind, Service
 from totempole.wire.packets import (
     CommitEntry,
     CommitToken,
@@ -628,6 +628,35 @@ def test_an_idle_rings_token_rests_with_the_last_to_send() -> None:
         lab.send(me)
         assert len(lab.delivered(me, since_us)) == 1
         lab.run(50 * MS)
+
+
+@pytest.mark.parametrize("kind", RingKind)
+@pytest.mark.parametrize("missed_by", [None, 2, 3, 4])
+def test_the_token_rests_only_when_everyone_knows_that_all_is_safe(
+    kind: RingKind, missed_by: ProcessorId | None
+) -> None:
+    """Nobody waits for the end of a rest to deliver a safe message, whoever had to ask for it again."""
+    lab = Lab(4, RingConfig(ring_kind=kind)).form()
+    lab.run(50 * MS)
+    if missed_by is not None:
+        lab.lose(lambda p: isinstance(p, RegularMessage), missed_by, count=1)
+    since_us = lab.mark
+    lab.send(1, service=Service.SAFE)
+    lab.until(lambda: lab.machine(1)._held_token is not None, CALM.idle_hold_us)
+    assert [len(lab.delivered(me, since_us)) for me in lab.everyone] == [1] * 4
+
+
+def test_a_token_that_comes_to_rest_here_is_not_called() -> None:
+    """It can rest with nobody else: a call would only wake them all."""
+    lab = Lab(4).form()
+    lab.send(2)
+    lab.run(50 * MS)
+    lab.until(lambda: lab.machine(2)._held_token is None, 2 * CALM.idle_hold_us)
+    assert lab.ring(2).idle_rounds >= CALM.idle_rounds
+    since_us = lab.mark
+    lab.send(2)
+    lab.until_delivered(since_us, CALM.idle_hold_us // 10)
+    assert lab.sent(Wake, since_us) == []
 
 
 def test_a_wake_that_is_lost_costs_no_more_than_the_hold() -> None:

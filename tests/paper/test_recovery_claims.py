@@ -122,7 +122,7 @@ def test_a_straggler_is_not_taken_in_during_the_exchange() -> None:
 
 def test_old_messages_are_not_for_those_who_were_elsewhere() -> None:
     """§4.3: a rebroadcast message is not delivered by one that was not a member of its old ring."""
-    lab = Lab(5, RingConfig(fail_to_receive_rounds=10**6)).form([1, 2, 3], [4, 5])
+    lab = Lab(5, PATIENT).form([1, 2, 3], [4, 5])
     since_us = lab.mark
     lab.lose_messages(1, 1, to=[3])
     lab.send(1, 3)

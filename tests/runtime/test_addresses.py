@@ -29,7 +29,7 @@ def test_multicast_goes_to_the_group_whatever_is_learned() -> None:
     book = AddressBook(NetworkConfig(address=OWN[0]))
     assert book.everyone == (("239.192.54.1", 5400),)
     assert book.token_address(2) is None
-    book.learn(2, ("10.0.0.2", 5400))
+    book.learn(2, ("10.0.0.2", 5400), just_now=True)
     assert book.token_address(2) == ("10.0.0.2", 5401)
     assert book.data_address(2) == ("10.0.0.2", 5400)
     assert book.everyone == (("239.192.54.1", 5400),)
@@ -43,25 +43,35 @@ def test_a_static_list_without_oneself() -> None:
 
 def test_the_static_list_is_the_last_word() -> None:
     book = AddressBook(mesh(peers=STATIC))
-    book.learn(2, ("10.9.9.9", 5400))
+    book.learn(2, ("10.9.9.9", 5400), just_now=True)
     assert book.data_address(2) == ("10.0.0.2", 5400)
     assert ("10.9.9.9", 5400) not in book.everyone
 
 
 def test_whoever_is_not_in_the_list_is_learned_and_moves() -> None:
     book = AddressBook(mesh(peers=STATIC))
-    book.learn(7, ("10.0.0.7", 5400))
+    book.learn(7, ("10.0.0.7", 5400), just_now=True)
     assert ("10.0.0.7", 5400) in book.everyone
-    book.learn(7, ("10.0.0.8", 5402))
+    book.learn(7, ("10.0.0.8", 5402), just_now=True)
     assert book.token_address(7) == ("10.0.0.8", 5403)
     assert ("10.0.0.7", 5400) not in book.everyone
     assert ("10.0.0.8", 5402) in book.everyone
 
 
+def test_what_may_be_repeated_finds_a_stranger_but_moves_nobody() -> None:
+    book = AddressBook(mesh(peers=STATIC))
+    book.learn(7, ("10.0.0.7", 5400), just_now=False)
+    assert book.data_address(7) == ("10.0.0.7", 5400)
+    book.learn(7, ("10.0.0.66", 5400), just_now=False)
+    assert book.data_address(7) == ("10.0.0.7", 5400)
+    book.learn(7, ("10.0.0.8", 5400), just_now=True)
+    assert book.data_address(7) == ("10.0.0.8", 5400)
+
+
 def test_what_is_learned_is_bounded() -> None:
     book = AddressBook(NetworkConfig(address=OWN[0]))
     for processor in range(1, LEARNED_MAX + 11):
-        book.learn(processor, ("10.0.0.9", processor % 60_000 + 1))
+        book.learn(processor, ("10.0.0.9", processor % 60_000 + 1), just_now=True)
     assert book.data_address(10) is None
     assert book.data_address(11) is not None
     assert book.data_address(LEARNED_MAX + 10) is not None
@@ -79,7 +89,7 @@ def test_resolved_addresses_replace_the_old_ones_and_leave_oneself_out() -> None
 def test_one_address_from_several_sources_is_one() -> None:
     book = AddressBook(mesh(peers=STATIC))
     book.set_resolved([("10.0.0.2", 5400), ("10.0.0.5", 5400)])
-    book.learn(5, ("10.0.0.5", 5400))
+    book.learn(5, ("10.0.0.5", 5400), just_now=True)
     assert sorted(book.everyone) == [("10.0.0.2", 5400), ("10.0.0.3", 6000), ("10.0.0.5", 5400)]
 
 

@@ -128,6 +128,15 @@ def test_a_mesh_learned_from_one_peer(place: Place, tmp_path: Path) -> None:
         wait_for_ring(*members)
 
 
+def test_a_mesh_of_which_the_unlisted_was_there_first(place: Place, tmp_path: Path) -> None:
+    """Its Joins went to nobody. What it says later must do."""
+    configs = [node_config(place, me, tmp_path, **mesh_of(place, 1, 2)) for me in (1, 2, 3)]
+    with started(configs[2]) as early:
+        wait_for_ring(*early)
+        with started(*configs[:2]) as late:
+            wait_for_ring(*early, *late)
+
+
 def test_a_mesh_from_a_dns_name(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answer = [(socket.AF_INET, 2, 17, "", (place.address(me), place.port)) for me in (1, 2, 3)]
     monkeypatch.setattr(socket, "getaddrinfo", lambda *arguments: answer)

@@ -44,6 +44,7 @@ CAUGHT = (
     "a moved timer forgotten",
     "no transitional configuration",
     "messages of other old rings taken in",
+    "nothing exchanged",
 )
 """Mutants of which together every one of these properties is broken."""
 

@@ -1,7 +1,8 @@
 """Where processors are: from the configuration, from a DNS name, and from what they say themselves.
 
 A static list is the last word. Otherwise a processor is where its latest fresh Join came from (the effect
-`Heard`): under a seal nobody else can move it. The token's port is the one above the data's.
+`Heard`): under a seal nobody else can move it. Until there is one, any other word of its own will do. The
+token's port is the one above the data's.
 """
 
 from __future__ import annotations
@@ -43,8 +44,11 @@ class AddressBook:
         address = self.data_address(processor)
         return None if address is None else (address[0], address[1] + 1)
 
-    def learn(self, processor: ProcessorId, source: Address) -> None:
+    def learn(self, processor: ProcessorId, source: Address, just_now: bool) -> None:
+        """`just_now`: it was there when this was sent, and has not moved since."""
         if processor in self._static or self._learned.get(processor) == source or source[1] > PORT_MAX:
+            return
+        if processor in self._learned and not just_now:
             return
         self._learned[processor] = source
         if len(self._learned) > LEARNED_MAX:

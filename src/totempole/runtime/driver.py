@@ -366,10 +366,7 @@ class Driver:
             return 0.0
         due_us = min(self._timers.values(), default=self._housekeeping_us)
         wait_us = min(due_us, self._housekeeping_us) - now_us()
-        if wait_us <= 0:
-            return 0.0
-        # Rounded up: epoll counts milliseconds, and waking before the time only means waiting again.
-        return (wait_us + 999) / 1_000_000
+        return max(0, wait_us) / 1_000_000  # epoll counts milliseconds, and Python rounds up to the next
 
     def _take_calls(self) -> None:
         for _ in range(len(self._calls)):
@@ -524,8 +521,8 @@ class Driver:
                 self._persist(ticket, values)
             case InstallConfiguration():
                 self._install(effect)
-            case Heard(processor=processor):
-                self.book.learn(processor, self._source)
+            case Heard(processor=processor, just_now=just_now):
+                self.book.learn(processor, self._source, just_now)
             case Impostor(incarnation=incarnation):
                 self._on_impostor(incarnation)
             case Stopped():

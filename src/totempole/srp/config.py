@@ -51,7 +51,7 @@ class RingConfig:
         10_000, "how long an idle ring's token rests with the last to send (MAX_DELAY_PROC)"
     )
     idle_rounds: int = setting(
-        3, "rotations without traffic before the token rests (MAX_FAST_ROUNDS)", least=3
+        1, "rotations, after all messages are safe, before the token rests (MAX_FAST_ROUNDS)"
     )
     leave_us: int = setting(2_000_000, "how long a leaving processor tries to see its messages delivered")
     fail_to_receive_rounds: int = setting(

@@ -97,6 +97,9 @@ class Membership(TokenPassing):
 
     def _on_foreign_message(self, message: Packet, _data: bytes) -> None:
         """Somebody else is out there. If it is recovering, it is not to be disturbed."""
+        if isinstance(message, NullMessage):
+            # It may have started long ago, and its Joins gone to nobody.
+            self._output.add(Heard(message.sender, just_now=False))
         recovering = isinstance(message, RegularMessage) and message.recovered
         company = self._refused.get(message.sender, ())
         if (
@@ -229,7 +232,7 @@ class Membership(TokenPassing):
         _forget_oldest(self._joins_seen)
         self._segment_bytes[join.sender] = join.segment_bytes
         _forget_oldest(self._segment_bytes)
-        self._output.add(Heard(join.sender))
+        self._output.add(Heard(join.sender, just_now=True))
         return True
 
     def _limit_segments(self, ring: Ring) -> None:

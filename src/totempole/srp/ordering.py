@@ -130,8 +130,7 @@ class Ordering:
         seq = token.seq + len(sent.new)
         aru, aru_id = ring.updated_aru(token.aru, token.aru_id, seq, self.me)
         rtr = self._requests(ring, token, sent.passed_on, recovery)
-        quiet = not sent.new and not rtr and aru == seq == ring.last_sent_seq
-        ring.idle_rounds = ring.idle_rounds + 1 if quiet else 0
+        ring.note_idleness(seq, aru, recovery is None and not rtr)
         waiting = len(self.queue if recovery is None else recovery.queue)
         rounds = ring.flow.account(token, seq, sent.retransmitted, sent.bytes, waiting)
         retrans_flg = token.retrans_flg

@@ -3,7 +3,8 @@
 Who is on the ring is none of its business; `membership` and `machine` build on it.
 
 Deviation: an idle ring's token rests with the processor that broadcast last, not a little with everyone as in
-appendix A, until it is woken or the hold timeout runs out. A lone sender then has the token at hand.
+appendix A, until it is woken or the hold timeout runs out; and not after a number of rounds, but as soon as
+everyone knows that all messages are safe. A lone sender then has the token at hand.
 """
 
 from __future__ import annotations
@@ -76,11 +77,16 @@ class TokenPassing(ABC):
         """There is something to send: an idle ring must not let it wait."""
         if self.state is not State.OPERATIONAL:
             return
+        ring = self.installed
         if self._held_token is not None:
             self._release_resting_token()
-        elif len(self._ordering.queue) == 1 and self.installed.idle_rounds >= self._config.idle_rounds:
+        elif (
+            len(self._ordering.queue) == 1
+            and ring.idle_rounds >= self._config.idle_rounds
+            and not ring.rests_here(ring.last_sent_seq, self._me)  # or else it is on its way here
+        ):
             # Whoever holds the token lets it go, and nobody else need say so again.
-            self.installed.idle_rounds = 0
+            ring.idle_rounds = 0
             self._multicast(Wake(self._me, self._incarnation, self.ring_id))
 
     def _persist(self) -> int:

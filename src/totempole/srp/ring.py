@@ -93,6 +93,7 @@ class Ring:
         self.notorious = NO_PROCESSOR
         """Who last did so for a good part of the time that is allowed."""
         self.idle_rounds = 0
+        """Visits, one after the other, at which all was safe and nobody had sent anything."""
         self.token_first = False
         self.flow = FlowControl(config, len(members))
 
@@ -161,6 +162,12 @@ class Ring:
         if NOTORIOUS_PARTS * lag_us >= limit_us:
             self.notorious = laggard
         return lag_us
+
+    def note_idleness(self, seq: int, aru: int, nothing_asked: bool) -> None:
+        """Counts the visits since all is safe here. A rotation after the first, it is safe everywhere:
+        then everyone, too, has twice seen the token leave with this aru (see `forwarded`)."""
+        unchanged = seq == aru == self.last_sent_seq == self.last_aru_seen
+        self.idle_rounds = self.idle_rounds + 1 if unchanged and nothing_asked else 0
 
     def rests_here(self, seq: int, me: ProcessorId) -> bool:
         """Whether an idle token with this seq waits here: with the last to send, or else with the leader."""

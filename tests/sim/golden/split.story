@@ -42,48 +42,48 @@
    0.007713s  r    installs {p q r} regular 12@1
    0.007713s  r    state recover>operational ring installed
    0.300000s  -    fault partition (p) (q r)
-   0.373219s  q    state operational>gather token loss
-   0.373287s  r    state operational>gather token loss
-   0.383353s  p    state operational>gather token loss
-   0.423219s  q    state gather>gather consensus timeout
-   0.423287s  r    state gather>gather consensus timeout
-   0.423346s  q    state gather>commit consensus
-   0.423402s  r    state gather>commit consensus
-   0.424709s  q    state commit>recover commit token
-   0.424804s  r    state commit>recover commit token
-   0.425260s  q    delivered 10 in 12@1 from 0.200411s to 0.200631s: 10 of p
-   0.425260s  q    installs [q r] transitional 14@2
-   0.425260s  q    installs {q r} regular 16@2
-   0.425260s  q    state recover>operational ring installed
-   0.425327s  r    delivered 10 in 12@1 from 0.200475s to 0.200739s: 10 of p
-   0.425327s  r    installs [q r] transitional 14@2
-   0.425327s  r    installs {q r} regular 16@2
-   0.425327s  r    state recover>operational ring installed
-   0.433353s  p    state gather>gather consensus timeout
-   0.433353s  p    state gather>commit consensus
-   0.433794s  p    state commit>recover commit token
-   0.433849s  p    delivered 10 in 12@1 from 0.200279s to 0.200561s: 10 of p
-   0.433849s  p    installs [p] transitional 14@1
-   0.433849s  p    installs {p} regular 16@1
-   0.433849s  p    state recover>operational ring installed
+   0.372747s  q    state operational>gather token loss
+   0.372810s  r    state operational>gather token loss
+   0.382907s  p    state operational>gather token loss
+   0.422747s  q    state gather>gather consensus timeout
+   0.422810s  r    state gather>gather consensus timeout
+   0.422894s  q    state gather>commit consensus
+   0.422967s  r    state gather>commit consensus
+   0.424257s  q    state commit>recover commit token
+   0.424314s  r    state commit>recover commit token
+   0.424737s  q    delivered 10 in 12@1 from 0.200395s to 0.200635s: 10 of p
+   0.424737s  q    installs [q r] transitional 14@2
+   0.424737s  q    installs {q r} regular 16@2
+   0.424737s  q    state recover>operational ring installed
+   0.424824s  r    delivered 10 in 12@1 from 0.200503s to 0.200719s: 10 of p
+   0.424824s  r    installs [q r] transitional 14@2
+   0.424824s  r    installs {q r} regular 16@2
+   0.424824s  r    state recover>operational ring installed
+   0.432907s  p    state gather>gather consensus timeout
+   0.432907s  p    state gather>commit consensus
+   0.433348s  p    state commit>recover commit token
+   0.433403s  p    delivered 10 in 12@1 from 0.200260s to 0.200571s: 10 of p
+   0.433403s  p    installs [p] transitional 14@1
+   0.433403s  p    installs {p} regular 16@1
+   0.433403s  p    state recover>operational ring installed
    0.700000s  -    fault heal
-   0.751259s  q    state operational>gather foreign message
-   0.751282s  r    state operational>gather foreign message
-   0.751343s  p    state operational>gather join
-   0.751357s  p    state gather>commit consensus
-   0.751431s  q    state gather>commit consensus
-   0.751508s  r    state gather>commit consensus
-   0.752925s  p    state commit>recover commit token
-   0.753353s  q    state commit>recover commit token
-   0.753450s  r    state commit>recover commit token
-   0.754007s  p    installs [p] transitional 18@1
-   0.754007s  p    installs {p q r} regular 20@1
-   0.754007s  p    state recover>operational ring installed
-   0.754095s  q    delivered 5 in 16@2 from 0.600000s to 0.600176s: 5 of q
-   0.754095s  q    installs [q r] transitional 18@2
-   0.754095s  q    installs {p q r} regular 20@1
-   0.754095s  q    state recover>operational ring installed
-   0.754179s  r    delivered 5 in 16@2 from 0.600071s to 0.600258s: 5 of q
-   0.754179s  r    installs [q r] transitional 18@2
-   0.754179s  r    installs {p q r} regular 20@1
-   0.754179s  r    state recover>operational ring installed
+   0.751239s  r    state operational>gather foreign message
+   0.751277s  q    state operational>gather foreign message
+   0.751320s  p    state operational>gather join
+   0.751380s  p    state gather>commit consensus
+   0.751477s  q    state gather>commit consensus
+   0.751543s  r    state gather>commit consensus
+   0.752948s  p    state commit>recover commit token
+   0.753399s  q    state commit>recover commit token
+   0.753489s  r    state commit>recover commit token
+   0.754083s  p    installs [p] transitional 18@1
+   0.754083s  p    installs {p q r} regular 20@1
+   0.754083s  p    state recover>operational ring installed
+   0.754157s  q    delivered 5 in 16@2 from 0.600000s to 0.600178s: 5 of q
+   0.754157s  q    installs [q r] transitional 18@2
+   0.754157s  q    installs {p q r} regular 20@1
+   0.754157s  q    state recover>operational ring installed
+   0.754254s  r    delivered 5 in 16@2 from 0.600094s to 0.600282s: 5 of q
+   0.754254s  r    installs [q r] transitional 18@2
+   0.754254s  r    installs {p q r} regular 20@1
+   0.754254s  r    state recover>operational ring installed

@@ -34,7 +34,7 @@ GROUP_MUTANTS: tuple[Mutant, ...] = (
         "lanes",
         "            queue[0].sent = 0",
         "            pass",
-        33,
+        49,
     ),
     _mutant("pieces kept across a configuration", "layer", "self._partials.clear()", "pass", 2),
     # The exchange of tables
@@ -70,7 +70,7 @@ GROUP_MUTANTS: tuple[Mutant, ...] = (
         "membership",
         "self._table.keep_processors(members)",
         "pass",
-        3,
+        1,
     ),
     _mutant(
         "no transitional view",
@@ -160,7 +160,7 @@ GROUP_MUTANTS: tuple[Mutant, ...] = (
         "membership",
         "if entry is None or (entry.source, entry.asked) != (sender, asked):",
         "if entry is None or entry.source is None:",
-        15,
+        10,
     ),
     _mutant(
         "a donor that waits for state itself",
@@ -188,7 +188,7 @@ GROUP_MUTANTS: tuple[Mutant, ...] = (
         "layer",
         "        while self._notices:\n            self._tell_safe(*self._notices.popleft()[2:])",
         "        self._notices.clear()",
-        12,
+        3,
     ),
 )
 

@@ -186,7 +186,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "machine",
         "Event.REGULAR_MESSAGE: (_drop, _M._on_message, _M._on_message, _M._on_message, _drop, _drop),",
         "Event.REGULAR_MESSAGE: (_drop, *(_M._on_message,) * 4, _drop),",
-        191,
+        36,
     ),
     Mutant(
         "messages of other old rings taken in",
@@ -200,10 +200,10 @@ MUTANTS: tuple[Mutant, ...] = (
         "recovery",
         "for seq in sorted(old.messages) if seq > self.low_ring_aru",
         "for seq in sorted(old.messages) if seq < 0",
-        4,
+        3,
     ),
     Mutant(
-        "exchange starts too late", "recovery", "min(entry.old_ring_aru for", "max(entry.old_ring_aru for", 4
+        "exchange starts too late", "recovery", "min(entry.old_ring_aru for", "max(entry.old_ring_aru for", 3
     ),
     Mutant(
         "what a companion delivered ignored",

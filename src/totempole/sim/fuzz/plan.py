@@ -110,7 +110,7 @@ class Planner:
             "token_loss_us": loss_us,
             "token_retransmission_us": loss_us // random.choice((3, 4, 6)),
             "idle_hold_us": loss_us // random.choice((7, 10)),
-            "idle_rounds": random.choice((3, 4, 8)),
+            "idle_rounds": random.choice((1, 2, 8)),
             "join_us": loss_us // random.choice((4, 8)),
             "consensus_us": loss_us // random.choice((1, 2)),
             "timeout_stretch_max_percent": pace.choice((100, 200, STRETCHED_US * 100 // loss_us)),
