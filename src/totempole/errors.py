@@ -6,6 +6,9 @@ from __future__ import annotations
 class TotemError(Exception):
     """The root: catch this to catch all."""
 
+    may_pass = False
+    """Whether the same may go well later, with nothing set differently."""
+
 
 class ConfigurationError(TotemError):
     """A setting has a value it cannot have. The text names the setting, the value and the way out."""
@@ -23,8 +26,20 @@ class StorageError(TotemError):
     """Stable storage that cannot be opened or written. The text says what, where and the way out."""
 
 
+class StorageFullError(StorageError):
+    """No room for a write."""
+
+    may_pass = True
+
+
 class NetworkError(TotemError):
     """Sockets that cannot be opened. The text names the address, the port and the way out."""
+
+
+class NetworkAbsentError(NetworkError):
+    """This host does not have the address: a mistake, or an interface that comes late or has gone."""
+
+    may_pass = True
 
 
 class SessionError(TotemError):

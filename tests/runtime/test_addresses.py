@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from loopback import LIMIT_S, wait_until
 
-from totempole.runtime.addresses import LEARNED_MAX, AddressBook, Resolver
+from totempole.runtime.addresses import LEARNED_MAX, STRANGER_US, AddressBook, Resolver
 from totempole.runtime.config import NetworkConfig, Peer
 from totempole.runtime.sockets import Address
 
@@ -29,7 +29,7 @@ def test_multicast_goes_to_the_group_whatever_is_learned() -> None:
     book = AddressBook(NetworkConfig(address=OWN[0]))
     assert book.everyone == (("239.192.54.1", 5400),)
     assert book.token_address(2) is None
-    book.learn(2, ("10.0.0.2", 5400), just_now=True)
+    book.learn(2, ("10.0.0.2", 5400), just_now=True, now_us=0)
     assert book.token_address(2) == ("10.0.0.2", 5401)
     assert book.data_address(2) == ("10.0.0.2", 5400)
     assert book.everyone == (("239.192.54.1", 5400),)
@@ -43,35 +43,49 @@ def test_a_static_list_without_oneself() -> None:
 
 def test_the_static_list_is_the_last_word() -> None:
     book = AddressBook(mesh(peers=STATIC))
-    book.learn(2, ("10.9.9.9", 5400), just_now=True)
+    book.learn(2, ("10.9.9.9", 5400), just_now=True, now_us=0)
     assert book.data_address(2) == ("10.0.0.2", 5400)
     assert ("10.9.9.9", 5400) not in book.everyone
 
 
 def test_whoever_is_not_in_the_list_is_learned_and_moves() -> None:
     book = AddressBook(mesh(peers=STATIC))
-    book.learn(7, ("10.0.0.7", 5400), just_now=True)
+    book.learn(7, ("10.0.0.7", 5400), just_now=True, now_us=0)
     assert ("10.0.0.7", 5400) in book.everyone
-    book.learn(7, ("10.0.0.8", 5402), just_now=True)
+    book.learn(7, ("10.0.0.8", 5402), just_now=True, now_us=0)
     assert book.token_address(7) == ("10.0.0.8", 5403)
     assert ("10.0.0.7", 5400) not in book.everyone
     assert ("10.0.0.8", 5402) in book.everyone
 
 
-def test_what_may_be_repeated_finds_a_stranger_but_moves_nobody() -> None:
+def test_what_may_be_repeated_is_good_for_joins_only_and_moves_nobody() -> None:
     book = AddressBook(mesh(peers=STATIC))
-    book.learn(7, ("10.0.0.7", 5400), just_now=False)
-    assert book.data_address(7) == ("10.0.0.7", 5400)
-    book.learn(7, ("10.0.0.66", 5400), just_now=False)
-    assert book.data_address(7) == ("10.0.0.7", 5400)
-    book.learn(7, ("10.0.0.8", 5400), just_now=True)
+    book.learn(7, ("10.0.0.7", 5400), just_now=False, now_us=0)
+    assert book.data_address(7) is None
+    assert ("10.0.0.7", 5400) not in book.everyone
+    assert ("10.0.0.7", 5400) in book.perhaps_everyone
+    book.learn(7, ("10.0.0.8", 5400), just_now=True, now_us=0)
+    book.learn(7, ("10.0.0.66", 5400), just_now=False, now_us=0)
     assert book.data_address(7) == ("10.0.0.8", 5400)
+    assert set(book.perhaps_everyone) == set(book.everyone)
+
+
+def test_who_has_gone_is_forgotten_but_not_a_member() -> None:
+    book = AddressBook(mesh(peers=STATIC))
+    for processor in (7, 8, 9):
+        book.learn(processor, (f"10.0.0.{processor}", 5400), just_now=True, now_us=0)
+    book.learn(9, ("10.0.0.9", 5400), just_now=True, now_us=STRANGER_US)
+    book.forget_strangers(STRANGER_US, members=(8,))
+    assert book.data_address(7) is not None
+    book.forget_strangers(STRANGER_US + 1, members=(8,))
+    assert [book.data_address(processor) is None for processor in (7, 8, 9)] == [True, False, False]
+    assert ("10.0.0.7", 5400) not in book.everyone
 
 
 def test_what_is_learned_is_bounded() -> None:
     book = AddressBook(NetworkConfig(address=OWN[0]))
     for processor in range(1, LEARNED_MAX + 11):
-        book.learn(processor, ("10.0.0.9", processor % 60_000 + 1), just_now=True)
+        book.learn(processor, ("10.0.0.9", processor % 60_000 + 1), just_now=True, now_us=0)
     assert book.data_address(10) is None
     assert book.data_address(11) is not None
     assert book.data_address(LEARNED_MAX + 10) is not None
@@ -89,7 +103,7 @@ def test_resolved_addresses_replace_the_old_ones_and_leave_oneself_out() -> None
 def test_one_address_from_several_sources_is_one() -> None:
     book = AddressBook(mesh(peers=STATIC))
     book.set_resolved([("10.0.0.2", 5400), ("10.0.0.5", 5400)])
-    book.learn(5, ("10.0.0.5", 5400), just_now=True)
+    book.learn(5, ("10.0.0.5", 5400), just_now=True, now_us=0)
     assert sorted(book.everyone) == [("10.0.0.2", 5400), ("10.0.0.3", 6000), ("10.0.0.5", 5400)]
 
 

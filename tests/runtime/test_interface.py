@@ -7,7 +7,7 @@ import socket
 import pytest
 from loopback import has_ipv6
 
-from totempole.errors import ConfigurationError
+from totempole.errors import NetworkAbsentError
 from totempole.runtime.interface import (
     DATAGRAM_MAX,
     Interface,
@@ -26,7 +26,7 @@ def test_loopback_is_found_by_any_of_its_addresses(address: str) -> None:
 
 @pytest.mark.parametrize("address", ["203.0.113.7", "2001:db8::7"])
 def test_an_address_that_nobody_has(address: str) -> None:
-    with pytest.raises(ConfigurationError, match=f"{address}.*no interface of this host has it"):
+    with pytest.raises(NetworkAbsentError, match=f"{address}.*no interface of this host has it"):
         find_interface(address)
 
 

@@ -161,6 +161,27 @@ def test_a_port_in_use(start: Start) -> None:
     assert "Traceback" not in text
 
 
+def test_an_address_that_is_not_there_yet(start: Start) -> None:
+    """An interface may come late, and the node is started again until it is there."""
+    one = start(1, address="198.51.100.7")
+    assert one.end() == 3
+    assert "198.51.100.7': no interface of this host has it" in one.log.read_text()
+    assert "Traceback" not in one.log.read_text()
+
+
+def test_damaged_stable_storage(start: Start) -> None:
+    one = start(1)
+    wait_for_ring(one)
+    one.signal(signal.SIGTERM)
+    assert one.end() == 0
+    (database,) = one.directory.glob("*.sqlite*")
+    database.write_bytes(b"not a database" * 1_000)
+    again = start(1)
+    assert again.end() == 2
+    assert f"{database} is damaged" in again.log.read_text()
+    assert "Traceback" not in again.log.read_text()
+
+
 def test_a_key_file_that_others_can_read(start: Start, tmp_path: Path) -> None:
     (tmp_path / "ring.key").chmod(0o604)
     one = start(1)

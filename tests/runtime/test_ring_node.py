@@ -18,13 +18,15 @@ import pytest
 from loopback import LIMIT_S, Place, a_place, wait_until
 from members import PATIENT, node_config
 
-from totempole import RingNode, RingView
+from totempole import Node, RingNode, RingView
+from totempole.client.session import Session
 from totempole.effects import Deliver
 from totempole.errors import ConfigurationError, NetworkError, SessionError, StorageError, TotemError
 from totempole.groups import Batch, pack
 from totempole.groups.packing import MESSAGE_WEIGHT, MESSAGES_MAX
-from totempole.runtime import hosting
+from totempole.runtime import hosting, keyring, separate
 from totempole.runtime import ring_node as node_module
+from totempole.runtime.config import SecurityConfig
 from totempole.runtime.driver import Driver
 from totempole.runtime.frames import FRAME_BYTES_MAX
 from totempole.runtime.hosting import Relay
@@ -338,6 +340,110 @@ def test_a_program_that_gives_up_entering_leaves_no_node_behind(
     finally:
         for found in leaked_drivers():
             found.stop_at_once()
+
+
+def test_giving_up_while_the_node_opens(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread that opens it cannot be stopped, and finds nobody when it is done."""
+    opened, go_on = threading.Event(), threading.Event()
+    open_all = Driver._open_all
+
+    def slowly(self: Driver, *arguments: Any) -> None:
+        open_all(self, *arguments)
+        opened.set()
+        assert go_on.wait(LIMIT_S)
+
+    monkeypatch.setattr(Driver, "_open_all", slowly)
+    config = node_config(place, 1, tmp_path)
+
+    async def program() -> None:
+        entering = asyncio.create_task(RingNode(config).__aenter__())
+        await asyncio.to_thread(opened.wait, LIMIT_S)
+        entering.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await entering
+        go_on.set()
+
+    run(program())
+    Storage.open(config.directory, 1, 1).close()  # the lock is free again
+
+
+def test_giving_up_while_the_session_begins_stops_the_node(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_ = Session._open
+
+    async def never_done(self: Session) -> None:
+        await open_(self)
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(Session, "_open", never_done)
+    config = node_config(place, 1, tmp_path)
+
+    async def program() -> None:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(2):
+                await Node(config).__aenter__()
+
+    run(program())
+    wait_until(lambda: not [thread for thread in threading.enumerate() if thread.name == "totempole-1"])
+    Storage.open(config.directory, 1, 1).close()
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+def test_keys_are_read_again(place: Place, tmp_path: Path, placement: str) -> None:
+    file = tmp_path / "ring.key"
+    keyring.create(file)
+    security = SecurityConfig(key_file=file)
+
+    async def program() -> None:
+        async with entered(place, tmp_path, 1, 2, placement=placement, security=security) as nodes:
+            readers = [Reader(node) for node in nodes]
+            for reader in readers:
+                await reader.ring(1, 2)
+            for step in (keyring.add, keyring.activate, keyring.retire):
+                step(file)
+                for node in nodes:
+                    await node.reload_keys()
+                    await node.multicast(b"under way")
+            while (await nodes[0].status())["key_ids"] != [2]:
+                await asyncio.sleep(0.01)
+            for reader in readers:
+                await reader.have(6)
+            file.chmod(0o644)
+            with pytest.raises(ConfigurationError, match=r"ring\.key"):
+                await nodes[0].reload_keys()
+            assert (await nodes[0].status())["dropped"] == {}
+
+    run(program())
+
+
+def test_an_unsealed_node_has_no_keys_to_read(place: Place, tmp_path: Path) -> None:
+    async def program() -> None:
+        async with entered(place, tmp_path, 1) as (node,):
+            with pytest.raises(ConfigurationError, match="unsealed"):
+                await node.reload_keys()
+
+    run(program())
+
+
+def test_a_late_status_is_not_taken_for_the_next(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def program() -> None:
+        async with entered(place, tmp_path, 1, placement="process") as (node,):
+            with monkeypatch.context() as impatient:
+                impatient.setattr(separate, "ANSWER_WAIT_S", 0.0)
+                for _ in range(3):
+                    with suppress(SessionError):
+                        await node.status()
+            reader = Reader(node)
+            await node.multicast(b"since")
+            await reader.have(1)
+            assert (await node.status())["totals"]["messages_delivered"] == 1
+
+    run(program())
 
 
 def leaked_drivers() -> list[Driver]:

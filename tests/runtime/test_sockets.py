@@ -14,7 +14,7 @@ import pytest
 from loopback import LIMIT_S, Place, a_place, has_ipv6, wait_until
 
 from totempole.effects import Channel
-from totempole.errors import ConfigurationError, NetworkError
+from totempole.errors import NetworkAbsentError, NetworkError
 from totempole.runtime import sockets as sockets_module
 from totempole.runtime.config import NetworkConfig, Peer
 from totempole.runtime.interface import DATAGRAM_MAX
@@ -307,7 +307,7 @@ def test_two_nodes_at_one_address(opened: Open, place: Place) -> None:
 
 
 def test_an_address_of_no_interface(place: Place) -> None:
-    with pytest.raises(ConfigurationError, match=r"address = '203\.0\.113\.7': no interface .* `ip address`"):
+    with pytest.raises(NetworkAbsentError, match=r"address = '203\.0\.113\.7': no interface .* `ip address`"):
         Sockets(NetworkConfig(address="203.0.113.7", port=place.port))
 
 

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import totempole
-from totempole.errors import StorageError, TotemError
+from totempole.errors import StorageError, StorageFullError, TotemError
 from totempole.runtime import storage as storage_module
 from totempole.runtime.storage import DATABASE, EPOCH_S, LOCK, WRITES_MAX, Storage, StorageWriter
 
@@ -293,7 +293,7 @@ def test_a_full_disk_fails_the_write_and_all_after_it(small_disk: Path) -> None:
     storage = opened(small_disk)
     ballast = fill(small_disk)
     full = "the disk is full and the write did not take place: free some space"
-    with pytest.raises(StorageError, match=full):
+    with pytest.raises(StorageFullError, match=full):
         write_for_ever(storage)
     written = storage.values.get("ring_seq", 0)
     with pytest.raises(StorageError, match="an earlier write failed"):

@@ -220,10 +220,10 @@ def test_new_keys_are_taken_while_running() -> None:
     said = first_join(Endpoint(2, CONFIG, {}, KINDS, keyring=Keyring((key(2),))))
     endpoint = Endpoint(1, CONFIG, {}, KINDS, keyring=Keyring((key(1),)))
     first_join(endpoint)
-    assert Heard(2) not in endpoint.receive(1, said)
+    assert Heard(2, just_now=True) not in endpoint.receive(1, said)
     assert sum(endpoint.dropped.values()) == 1
     assert endpoint.rekey(2, Keyring((key(1), key(2)))) == []
-    assert Heard(2) in endpoint.receive(3, said)
+    assert Heard(2, just_now=True) in endpoint.receive(3, said)
     assert sum(endpoint.dropped.values()) == 1
 
 
@@ -231,6 +231,6 @@ def test_an_unsealed_endpoint_hears_no_sealed_one_and_the_other_way_round() -> N
     sealed = Endpoint(1, CONFIG, {}, KINDS, keyring=Keyring((key(1),)))
     unsealed = Endpoint(2, CONFIG, {}, KINDS)
     said = {1: first_join(sealed), 2: first_join(unsealed)}
-    assert Heard(2) not in sealed.receive(1, said[2])
-    assert Heard(1) not in unsealed.receive(1, said[1])
+    assert Heard(2, just_now=True) not in sealed.receive(1, said[2])
+    assert Heard(1, just_now=True) not in unsealed.receive(1, said[1])
     assert sum(sealed.dropped.values()) == sum(unsealed.dropped.values()) == 1

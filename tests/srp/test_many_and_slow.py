@@ -13,7 +13,7 @@ from totempole.sim.load import Saturation
 from totempole.sim.world import World
 from totempole.srp import RingConfig
 from totempole.srp.states import State, Timer
-from totempole.types import RingKind
+from totempole.types import RingId, RingKind
 from totempole.wire.packets import Join, NullMessage
 
 MS = 1_000
@@ -247,8 +247,14 @@ def test_a_ring_cuts_its_packets_for_the_member_that_can_take_least() -> None:
 def test_a_fresh_join_tells_where_its_sender_is_and_a_stale_one_does_not() -> None:
     bench = alone_in(State.GATHER)
     join = join_of(5, {5}, counter=3, ring_seq=8)
-    assert Heard(5) in bench.hand(1, join)
-    assert Heard(5) not in bench.hand(1, join)
+    assert Heard(5, just_now=True) in bench.hand(1, join)
+    assert Heard(5, just_now=True) not in bench.hand(1, join)
+
+
+def test_a_null_message_is_a_hint_at_where_its_sender_is() -> None:
+    """It may have been there first: none of its Joins has come, and none will unless it is asked."""
+    bench = alone_in(State.OPERATIONAL)
+    assert Heard(5, just_now=False) in bench.hand(1, NullMessage(5, 1, RingId(8, 5)))
 
 
 # Resting

@@ -29,6 +29,7 @@ from totempole.cli import (
 from totempole.errors import TotemError
 
 EXIT_TROUBLE = 2
+EXIT_PASSING = 3
 EXIT_INTERRUPTED = 130
 
 SPARK_MODULES = ("matplotlib", "pyarrow", "pyspark")
@@ -40,7 +41,8 @@ Totally ordered, fault-tolerant multicast: the Totem protocols, proven in simula
 Begin with `totem demo`. Each command explains itself: `totem sim --help`.
 """
 EPILOG = """\
-exit codes: 0 what was checked holds, 1 it does not, 2 the command could not be carried out, 130 interrupted
+exit codes: 0 what was checked holds, 1 it does not, 2 the command could not be carried out, 3 not now, but
+perhaps later, 130 interrupted
 """
 
 
@@ -56,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return EXIT_INTERRUPTED
     except (TotemError, OSError) as error:
         print(f"totem: {_one_line(error)}", file=sys.stderr)
-        return EXIT_TROUBLE
+        return EXIT_PASSING if getattr(error, "may_pass", False) else EXIT_TROUBLE
     except ModuleNotFoundError as error:
         if error.name not in SPARK_MODULES:
             raise

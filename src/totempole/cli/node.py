@@ -30,7 +30,8 @@ examples:
   totem node --config node.toml --set processor=2 --set network.address=10.0.0.2
 
 SIGTERM and Ctrl-C leave the ring gracefully, the second time at once. SIGHUP reads the key file again.
-Exits 0 after a graceful leave, 2 if it could not start, 3 if it had to stop; docs/node.md says when.
+Exits 0 after a graceful leave, 2 if something is set wrong, 3 if it had to stop, or could not start yet;
+docs/node.md says when.
 """
 
 

@@ -17,6 +17,7 @@ from totempole.cli import options
 from totempole.cli.node import add_config
 from totempole.cli.output import Screen, table
 from totempole.errors import TotemError
+from totempole.runtime import hints
 from totempole.runtime.config import NodeConfig
 from totempole.runtime.status import Document, is_operational, read_status
 
@@ -33,16 +34,6 @@ examples:
 
 Exits 0 when the node is operational in a ring, 1 when it is forming one, 2 when there is no answer.
 """
-
-HINTS = {
-    "cluster": "another cluster uses this network and port: give each its own port or multicast_group",
-    "ring kind": "a node of the other ring_kind is there: give all the same",
-    "version": "a node of another version of the protocol is there",
-    "key": "somebody seals with a key that is not in this node's key file: copy the file, then SIGHUP",
-    "seal": "packets that are forged, damaged, or sealed with another key of the same number",
-    "unsealed": "somebody sends without a seal: set key_file there",
-}
-"""What a reason for dropping packets most likely means."""
 
 Row = tuple[str, str]
 
@@ -247,7 +238,8 @@ def warnings(document: Document) -> Iterator[str]:
     if alarms:
         yield f"kept from running {alarms:,} times: the host is overloaded, or the process was stopped"
     for reason in sorted(document.get("dropped", {})):
-        if reason in HINTS:
-            yield f"packets dropped, {reason}: {HINTS[reason]}"
+        hint = hints.dropped(reason, document.get("sealed") is not False)
+        if hint:
+            yield f"packets dropped, {reason}: {hint}"
     for name, count in sorted(document.get("kernel_refused", {}).items()):
-        yield f"the kernel refused {count:,} packets: {name}"
+        yield f"{count:,} packets not sent, {name}: {hints.refused(name)}"

@@ -1,15 +1,16 @@
 """Where processors are: from the configuration, from a DNS name, and from what they say themselves.
 
 A static list is the last word. Otherwise a processor is where its latest fresh Join came from (the effect
-`Heard`): under a seal nobody else can move it. Until there is one, any other word of its own will do. The
-token's port is the one above the data's.
+`Heard`): under a seal nobody else can move it. Where any other word of its own came from, which somebody may
+have repeated, is good for Joins only, to get a fresh one from it. The token's port is the one above the
+data's.
 """
 
 from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from ipaddress import ip_address
 
 from totempole.runtime.config import NetworkConfig
@@ -21,6 +22,8 @@ PORT_MAX = 65_534
 
 LEARNED_MAX = 4_096
 """Processors whose address is remembered; the one heard first is forgotten first."""
+STRANGER_US = 60_000_000
+"""So long is one sent everything that is not on the ring, and has not been heard."""
 
 
 class AddressBook:
@@ -30,12 +33,17 @@ class AddressBook:
             peer.processor: (_canonical(peer.address), peer.port or config.port) for peer in config.peers
         }
         self._learned: dict[ProcessorId, Address] = {}
+        self._heard_us: dict[ProcessorId, int] = {}
+        self._hints: dict[ProcessorId, Address] = {}
         self._resolved: tuple[Address, ...] = ()
         self._group: Address | None = None
         if config.transport == "multicast":
             self._group = (config.group, config.port)
-        self.everyone: tuple[Address, ...] = self._all()
+        self.everyone: tuple[Address, ...] = ()
         """Where data for all is sent: the group, or every peer in turn."""
+        self.perhaps_everyone: tuple[Address, ...] = ()
+        """Where Joins are sent."""
+        self._update()
 
     def data_address(self, processor: ProcessorId) -> Address | None:
         return self._static.get(processor) or self._learned.get(processor)
@@ -44,28 +52,51 @@ class AddressBook:
         address = self.data_address(processor)
         return None if address is None else (address[0], address[1] + 1)
 
-    def learn(self, processor: ProcessorId, source: Address, just_now: bool) -> None:
-        """`just_now`: it was there when this was sent, and has not moved since."""
-        if processor in self._static or self._learned.get(processor) == source or source[1] > PORT_MAX:
+    def learn(self, processor: ProcessorId, source: Address, just_now: bool, now_us: int) -> None:
+        """`just_now`: it is there. If not, it may have been."""
+        if processor in self._static or source[1] > PORT_MAX:
             return
-        if processor in self._learned and not just_now:
+        if just_now:
+            self._hints.pop(processor, None)
+            self._heard_us[processor] = now_us
+        known = self._learned if just_now else self._hints
+        if known.get(processor) == source or (not just_now and processor in self._learned):
             return
-        self._learned[processor] = source
-        if len(self._learned) > LEARNED_MAX:
-            del self._learned[next(iter(self._learned))]
-        self.everyone = self._all()
+        known[processor] = source
+        if len(known) > LEARNED_MAX:
+            self._forget(next(iter(known)))
+        self._update()
+
+    def forget_strangers(self, now_us: int, members: Collection[ProcessorId]) -> None:
+        """Those who have gone for good: what comes after them at their address is not to be sent our data."""
+        gone = [
+            processor
+            for processor, heard_us in self._heard_us.items()
+            if processor not in members and now_us - heard_us > STRANGER_US
+        ]
+        for processor in gone:
+            self._forget(processor)
+        if gone:
+            self._update()
+
+    def _forget(self, processor: ProcessorId) -> None:
+        self._learned.pop(processor, None)
+        self._heard_us.pop(processor, None)
+        self._hints.pop(processor, None)
 
     def set_resolved(self, addresses: Iterable[Address]) -> None:
         """What the DNS name resolves to now."""
         self._resolved = tuple([(_canonical(address), port) for address, port in addresses])
-        self.everyone = self._all()
+        self._update()
 
-    def _all(self) -> tuple[Address, ...]:
+    def _update(self) -> None:
         if self._group is not None:
-            return (self._group,)
+            self.everyone = self.perhaps_everyone = (self._group,)
+            return
         known = dict.fromkeys((*self._static.values(), *self._resolved, *self._learned.values()))
         known.pop(self._own, None)
-        return tuple(known)
+        self.everyone = tuple(known)
+        self.perhaps_everyone = tuple(dict.fromkeys((*known, *self._hints.values())))
 
 
 def _canonical(address: str) -> str:

@@ -19,7 +19,7 @@ from totempole.runtime.hosting import Relay
 from totempole.runtime.logs import start_logging
 from totempole.runtime.memory import prepare_for_packets
 from totempole.runtime.ring_events import Event, RingMessages
-from totempole.runtime.service import load_keyring
+from totempole.runtime.service import load_keyring, reload_keys
 from totempole.runtime.snapshot import snapshot
 from totempole.types import Service
 
@@ -65,7 +65,8 @@ class Child:
         self._writer = FrameWriter(sock)
         self._mailbox = FrameMailbox(self._writer)
         self._relay = Relay(self._mailbox)
-        logger = start_logging(config.log.level, config.log.format)
+        self._config = config
+        self._logger = logger = start_logging(config.log.level, config.log.format)
         self._driver = Driver(config, self._relay, logger, load_keyring(config, logger))
         self._relay.driver = self._driver
         self._driver.watch(sock.fileno(), self._on_readable)
@@ -107,9 +108,20 @@ class Child:
             case Frame.STOP:
                 self._driver.stop_at_once()
             case Frame.STATUS:
-                self._writer.write(Frame.STATUS, json.dumps(snapshot(self._driver)).encode())
+                self._writer.write(Frame.STATUS, body, json.dumps(snapshot(self._driver)).encode())
+            case Frame.KEYS:
+                problem = self._reload_keys().encode()
+                self._driver.call(lambda: self._writer.write(Frame.KEYS, body, problem))  # once they are used
             case _:
                 raise AssertionError(f"the program sends no {kind.name}")
+
+    def _reload_keys(self) -> str:
+        """What went wrong, or nothing."""
+        try:
+            reload_keys(self._config, self._driver, self._logger)
+        except (TotemError, OSError) as error:
+            return str(error)
+        return ""
 
 
 def _first_frame(sock: socket.socket, reader: FrameReader) -> bytes | None:

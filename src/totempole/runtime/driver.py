@@ -21,6 +21,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from random import randrange
 from typing import Any
 
 from totempole.daemon import ClientService
@@ -39,10 +40,18 @@ from totempole.effects import (
     ToProcesses,
     Transmit,
 )
-from totempole.errors import CodecError, ConfigurationError, NetworkError, StorageError, TotemError
+from totempole.errors import (
+    CodecError,
+    ConfigurationError,
+    NetworkAbsentError,
+    NetworkError,
+    StorageError,
+    TotemError,
+)
 from totempole.groups import Batch, Outbox, over_ring
 from totempole.groups.body import is_grouped
 from totempole.groups.events import GroupMessages
+from totempole.runtime import hints
 from totempole.runtime.addresses import AddressBook, Resolver
 from totempole.runtime.application import Application
 from totempole.runtime.config import NodeConfig
@@ -50,12 +59,12 @@ from totempole.runtime.logs import event
 from totempole.runtime.meters import Meters
 from totempole.runtime.reading import coalesced
 from totempole.runtime.record import NodeRecord
-from totempole.runtime.sockets import Address, Read, Sockets
+from totempole.runtime.sockets import NO_ADDRESS, Address, Read, Sockets
 from totempole.runtime.storage import Storage, StorageWriter
 from totempole.srp import Endpoint
 from totempole.srp.config import RingConfig
 from totempole.types import Configuration, ConfigurationKind, Service
-from totempole.wire.packets import RegularMessage, RegularToken
+from totempole.wire.packets import Join, RegularMessage, RegularToken
 from totempole.wire.seal import Keyring
 
 READS_MAX = 256
@@ -78,6 +87,11 @@ ALONE_US = 1_000_000
 """So long after its start a node that meets nobody is taken to be alone."""
 PROBATION_US = 5_000_000
 """So long after its start a node that meets its own name gives way; later it only complains."""
+LIVES_MAX, LIVES_US = 3, 60_000_000
+"""But two that have both run for longer would outlive each other for ever: one gives way after so many new
+lives within so long."""
+LEAP_MAX = 1_000
+"""How far a new life's number may be above the stranger's: two that begin one at once must not share it."""
 
 
 def now_us() -> int:
@@ -133,6 +147,8 @@ class Driver:
         self._resolver: Resolver | None = None
         self._last_token_seq = 0
         self._last_sent_seq = 0
+        self._new_lives_us: deque[int] = deque(maxlen=LIVES_MAX)
+        """When the latest new lives began."""
 
     def _open_all(self, config: NodeConfig, keyring: Keyring | None) -> None:
         on_close = self._open.callback
@@ -331,7 +347,7 @@ class Driver:
         ready = dict(self._epoll.poll(self._wait_s()))
         if self._waker in ready:
             os.eventfd_read(self._waker)
-            self._take_calls()
+        self._take_calls()
         token = self.sockets.token
         token_waits = token.fileno() in ready
         if token_waits and self.endpoint.token_first:
@@ -451,14 +467,14 @@ class Driver:
             elif type(effect) is ToProcesses:
                 self._to_processes(effect)
             else:
-                self._apply_rarer(effect)
+                self._apply_rarer(now, effect)
         self._applying = False
 
     def _transmit(self, now: int, transmit: Transmit) -> None:
-        to, channel, bursts, _ = transmit
+        to, channel, bursts, packet = transmit
         self._meter(now, transmit)
         if to is None:
-            for address in self.book.everyone:
+            for address in self.book.perhaps_everyone if type(packet) is Join else self.book.everyone:
                 self.sockets.send(channel, bursts, address)
         elif to == self.config.processor:
             self._to_self.append(transmit.datagrams)
@@ -467,7 +483,10 @@ class Driver:
             address_of = book.token_address if channel else book.data_address
             destination = address_of(to)
             if destination is None:
-                self.sockets.refused["no address"] += 1
+                self.sockets.refused[NO_ADDRESS] += 1
+                self._report_once(
+                    "a member of the ring cannot be reached", f"processor {to}: {hints.refused(NO_ADDRESS)}"
+                )
             else:
                 self.sockets.send(channel, bursts, destination)
 
@@ -511,7 +530,7 @@ class Driver:
             self.meters.bytes_delivered += len(effect.event.batch)
         self.clients.grouped(effect)
 
-    def _apply_rarer(self, effect: Effect) -> None:
+    def _apply_rarer(self, now: int, effect: Effect) -> None:
         match effect:
             case Taken():
                 self.clients.grouped(effect)
@@ -522,9 +541,9 @@ class Driver:
             case InstallConfiguration():
                 self._install(effect)
             case Heard(processor=processor, just_now=just_now):
-                self.book.learn(processor, self._source, just_now)
+                self.book.learn(processor, self._source, just_now, now)
             case Impostor(incarnation=incarnation):
-                self._on_impostor(incarnation)
+                self._on_impostor(self._source[0], incarnation)
             case Stopped():
                 self._log(logging.INFO, "left the ring")
                 self.record.left()
@@ -576,23 +595,32 @@ class Driver:
     def _halt(self) -> None:
         self._running = False
 
-    def _on_impostor(self, incarnation: int) -> None:
-        where = self._source[0]
+    def _on_impostor(self, where: str, incarnation: int) -> None:
         number = self.config.processor
         self._log(logging.ERROR, "another node uses this processor's number", number=number, where=where)
-        if now_us() - self.started_us < PROBATION_US:
+        outlived = incarnation >= self.endpoint.incarnation
+        if now_us() - self.started_us < PROBATION_US or (outlived and self._has_spent_its_lives):
             self.fail(
                 NetworkError(
-                    f"processor = {self.config.processor}: the node at {where} has this number already; "
+                    f"processor = {number}: the node at {where} has this number already; "
                     "give each node a number of its own"
                 )
             )
+        elif outlived:
+            # Not in the midst of effects, which are those of the life that ends.
+            self._calls.append(lambda: self._live_again(incarnation))
 
-        elif incarnation >= self.endpoint.incarnation:
-            self._live_again(incarnation)
+    @property
+    def _has_spent_its_lives(self) -> bool:
+        lives = self._new_lives_us
+        return len(lives) == LIVES_MAX and now_us() - lives[0] < LIVES_US
 
     def _live_again(self, incarnation: int) -> None:
         """The others take the impostor for a later life of ours, and us for a ghost: outlive it."""
+        if incarnation < self.endpoint.incarnation:
+            return  # that has been done since
+        self._new_lives_us.append(now_us())
+        incarnation += randrange(LEAP_MAX)
         self._log(logging.WARNING, "starting a new life", incarnation=incarnation + 1)
         self._stable["incarnation"] = incarnation
         self.record.end_inputs()
@@ -626,6 +654,7 @@ class Driver:
         self.record.flush()
         if not self.config.network.segment_bytes:
             self._follow_interface()
+        self.book.forget_strangers(now, self.configuration.members if self.configuration else ())
         self._report_drops()
         self._report_once("going on without offload", self.sockets.offload.reason)
         self._report_once("going on without a trace", self.record.failure)
@@ -637,7 +666,9 @@ class Driver:
             fits = self.sockets.segment_bytes
         except OSError as error:
             name = self.sockets.interface.name
-            self.fail(NetworkError(f"interface {name}: {error.strerror}; start the node when it is back"))
+            self.fail(
+                NetworkAbsentError(f"interface {name}: {error.strerror}; start the node when it is back")
+            )
         else:
             self._limit_segments(fits)
 
@@ -646,6 +677,8 @@ class Driver:
             self._drops_logged = self.endpoint.drops
             reasons = dict(self.endpoint.dropped)
             self._log(logging.WARNING, "packets dropped", last_from=self._drop_source[0], reasons=reasons)
+            for reason in reasons:
+                self._report_once("why packets are dropped, most likely", hints.dropped(reason, self.sealed))
 
     def _report_once(self, what: str, reason: str) -> None:
         if reason and reason not in self._reported:

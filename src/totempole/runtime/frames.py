@@ -27,7 +27,7 @@ class Frame(IntEnum):
     LEAVE = 4
     STOP = 5
     STATUS = 6
-    """Asked with an empty body, answered with JSON."""
+    """Asked with a number, u64; answered with it and JSON."""
     MESSAGES = 7
     """Origin, service, order key, packed messages."""
     VIEW = 8
@@ -36,6 +36,8 @@ class Frame(IntEnum):
     """u64: bytes, as SEND counted them."""
     ENDED = 10
     """The reason, or nothing after a graceful leave."""
+    KEYS = 11
+    """Asked with a number: read the key file again; answered with it and what is wrong, if anything is."""
 
 
 def known_frame(kind: int) -> Frame:

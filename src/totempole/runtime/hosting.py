@@ -25,7 +25,7 @@ from totempole.groups import Batch
 from totempole.runtime.config import NodeConfig
 from totempole.runtime.driver import Driver
 from totempole.runtime.ring_events import Event, RingMessages, RingView
-from totempole.runtime.service import load_keyring
+from totempole.runtime.service import load_keyring, reload_keys
 from totempole.runtime.snapshot import snapshot
 from totempole.types import Service
 
@@ -41,6 +41,8 @@ FELL_BEHIND = (
 
 ENDED = "the node has left the ring, or had to stop: it has no status any more"
 VIEW_WEIGHT = 256
+KEYS_WAIT_S = 5.0
+"""How long a program waits for its node to use the keys that were read. A node that has ended never does."""
 
 
 class Mailbox(Protocol):
@@ -71,7 +73,13 @@ class Hosting(Protocol):
 
     def stop_at_once(self) -> None: ...
 
-    def status(self) -> dict[str, Any]: ...
+    def status(self) -> dict[str, Any]:
+        """May wait: not for the thread of an event loop. So may the next."""
+        ...
+
+    def reload_keys(self) -> None:
+        """Raises if the key file cannot be used."""
+        ...
 
 
 class Relay:
@@ -123,6 +131,7 @@ class ThreadHosting:
         client: socket.socket | None = None,
     ) -> None:
         """`client`: the far end of a session of the program's own."""
+        self._config = config
         self._mailbox = mailbox
         self._logger = logger
         self._relay = Relay(mailbox)
@@ -158,7 +167,17 @@ class ThreadHosting:
     def stop_at_once(self) -> None:
         self._driver.stop_at_once()
 
+    def close(self) -> None:
+        """For a node that is not started after all."""
+        self._driver.close()
+
     def taken(self) -> None: ...
+
+    def reload_keys(self) -> None:
+        reload_keys(self._config, self._driver, self._logger)
+        taken = threading.Event()
+        self._driver.call(taken.set)
+        taken.wait(KEYS_WAIT_S)
 
     def status(self) -> dict[str, Any]:
         if self._ended:

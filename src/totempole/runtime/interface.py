@@ -10,7 +10,7 @@ from pathlib import Path
 from struct import pack, unpack
 from typing import NamedTuple
 
-from totempole.errors import ConfigurationError
+from totempole.errors import NetworkAbsentError
 
 _SIOCGIFCONF = 0x8912
 _IFREQ_BYTES = 40
@@ -46,7 +46,7 @@ def find_interface(address: str) -> Interface:
             addresses = _ipv6_addresses(name) if wanted.version == 6 else _ipv4_addresses(probe, name)
             if wanted in addresses or (wanted.is_loopback and name == "lo"):
                 return Interface(name, index, _flags(probe, name) & _IFF_LOOPBACK != 0)
-    raise ConfigurationError(
+    raise NetworkAbsentError(
         f"[network] address = {address!r}: no interface of this host has it; "
         "`ip address` lists those that there are"
     )

@@ -36,10 +36,19 @@ class Node:
 
     async def __aenter__(self) -> Session:
         ours, theirs = socket.socketpair()
-        await self._ring_node.start_with(theirs)
+        try:
+            await self._ring_node.start_with(theirs)
+        except BaseException:
+            ours.close()
+            theirs.close()
+            raise
         self._passing = asyncio.create_task(_pass_over(self._ring_node))
         self._session = Session.over(ours)
-        return await self._session.__aenter__()
+        try:
+            return await self._session.__aenter__()
+        except BaseException:
+            self._ring_node.stop_at_once()
+            raise
 
     async def __aexit__(
         self,
@@ -59,6 +68,10 @@ class Node:
     async def status(self) -> dict[str, Any]:
         """What `totem status` shows."""
         return await self._ring_node.status()
+
+    async def reload_keys(self) -> None:
+        """Reads the key file again, as a daemon does upon SIGHUP; raises if it cannot be used."""
+        await self._ring_node.reload_keys()
 
 
 async def _pass_over(events: AsyncIterator[object]) -> None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import suppress
@@ -73,9 +74,12 @@ class RingNode:
         self._mailbox = mailbox = _LoopMailbox(asyncio.get_running_loop())
         if self._placement == "thread":
             # Opening reads and checks the disk: not on the program's loop.
-            self._hosting = await asyncio.to_thread(
-                ThreadHosting, self._config, self._logger, mailbox, self._client
-            )
+            opening = _Opening(lambda: ThreadHosting(self._config, self._logger, mailbox, self._client))
+            try:
+                self._hosting = await asyncio.to_thread(opening.run)
+            except asyncio.CancelledError:
+                opening.give_up()
+                raise
         else:
             self._hosting = ProcessHosting(self._config, mailbox, self._client)
         self._hosting.start()
@@ -85,6 +89,11 @@ class RingNode:
             self._hosting.stop_at_once()
             raise
         return self
+
+    def stop_at_once(self) -> None:
+        """Without leaving: the others miss it after `token_loss_us`."""
+        _, hosting = self._inside()
+        hosting.stop_at_once()
 
     async def __aexit__(
         self,
@@ -135,10 +144,39 @@ class RingNode:
         _, hosting = self._inside()
         return await asyncio.to_thread(hosting.status)
 
+    async def reload_keys(self) -> None:
+        """Reads the key file again, as a daemon does upon SIGHUP; raises if it cannot be used."""
+        _, hosting = self._inside()
+        await asyncio.to_thread(hosting.reload_keys)
+
     def _inside(self) -> tuple[_LoopMailbox, Hosting]:
         if self._mailbox is None or self._hosting is None:
             raise SessionError("the node is not running: use it inside `async with`")
         return self._mailbox, self._hosting
+
+
+class _Opening:
+    """A node that a thread opens for a program that may not wait for it: then it is closed again."""
+
+    def __init__(self, open_: Callable[[], ThreadHosting]) -> None:
+        self._open = open_
+        self._lock = threading.Lock()
+        self._hosting: ThreadHosting | None = None
+        self._given_up = False
+
+    def run(self) -> ThreadHosting:
+        hosting = self._open()
+        with self._lock:
+            self._hosting = hosting
+            if self._given_up:
+                hosting.close()
+        return hosting
+
+    def give_up(self) -> None:
+        with self._lock:
+            self._given_up = True
+            if self._hosting is not None:
+                self._hosting.close()
 
 
 class _LoopMailbox:

@@ -9,9 +9,10 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
+from itertools import count
 from typing import Any
 
-from totempole.errors import SessionError
+from totempole.errors import ConfigurationError, SessionError
 from totempole.groups import Batch, pack
 from totempole.groups.packing import MESSAGES_MAX
 from totempole.runtime.child import COUNT, MESSAGES_HEAD
@@ -22,7 +23,7 @@ from totempole.runtime.hosting import ENDED, VIEW_WEIGHT, Mailbox
 from totempole.runtime.ring_events import RingMessages, RingView
 from totempole.types import OrderKey, RingId, Service
 
-STATUS_WAIT_S = 5.0
+ANSWER_WAIT_S = 5.0
 PART_BYTES_MAX = 1_000_000
 TAKEN_STEP_BYTES = 1_000_000
 """How much the program takes before it says so."""
@@ -35,7 +36,9 @@ class ProcessHosting:
         self._client = client
         self._mailbox = mailbox
         self._told_taken = 0
-        self._answers: queue.Queue[dict[str, Any]] = queue.Queue()
+        self._questions = count(1)
+        self._answers: dict[int, queue.SimpleQueue[bytes]] = {}
+        """Where those who have asked wait, by the number of their question."""
         self._ended = False
 
     def start(self) -> None:
@@ -67,14 +70,26 @@ class ProcessHosting:
         self._writer.write(Frame.STOP)
 
     def status(self) -> dict[str, Any]:
-        """Waits for the answer: not for the thread of an event loop."""
+        document: dict[str, Any] = json.loads(self._ask(Frame.STATUS))
+        return document
+
+    def reload_keys(self) -> None:
+        problem = self._ask(Frame.KEYS).decode()
+        if problem:
+            raise ConfigurationError(problem)
+
+    def _ask(self, what: Frame) -> bytes:
         if self._ended:
             raise SessionError(ENDED)
-        self._writer.write(Frame.STATUS)
+        number = next(self._questions)
+        answer = self._answers[number] = queue.SimpleQueue()
         try:
-            return self._answers.get(timeout=STATUS_WAIT_S)
+            self._writer.write(what, COUNT.pack(number))
+            return answer.get(timeout=ANSWER_WAIT_S)
         except queue.Empty:
-            raise SessionError(f"the node's process has not answered for {STATUS_WAIT_S} s") from None
+            raise SessionError(f"the node's process has not answered for {ANSWER_WAIT_S} s") from None
+        finally:
+            self._answers.pop(number, None)
 
     # The reader's thread
 
@@ -107,8 +122,10 @@ class ProcessHosting:
                 self._mailbox.put(RingView(view["kind"], members, id_, key), VIEW_WEIGHT)
             case Frame.ACCEPTED:
                 self._mailbox.accepted(*COUNT.unpack(body))
-            case Frame.STATUS:
-                self._answers.put(json.loads(body))
+            case Frame.STATUS | Frame.KEYS:
+                (number,) = COUNT.unpack_from(body)
+                if answer := self._answers.get(number):
+                    answer.put(body[COUNT.size :])
             case Frame.ENDED:
                 self._ended = True
                 self._mailbox.ended(SessionError(body.decode()) if body else None)

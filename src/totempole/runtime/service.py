@@ -44,10 +44,9 @@ class Service:
         prepare_for_packets()
         try:
             self._driver.run()
-        except NetworkError:
-            return EXIT_MISCONFIGURED  # the driver has said why; starting again would not help
-        except TotemError:
-            return EXIT_FAILED
+        except TotemError as error:  # the driver has said why
+            again = error.may_pass or not isinstance(error, NetworkError)
+            return EXIT_FAILED if again else EXIT_MISCONFIGURED
         return EXIT_LEFT
 
     def stop(self) -> None:
@@ -61,14 +60,9 @@ class Service:
     def reload(self) -> None:
         """Reads the key file again. A file that cannot be used changes nothing."""
         try:
-            keys = self._config.security.key_file and keyring.load(self._config.security.key_file)
+            reload_keys(self._config, self._driver, self._logger)
         except (TotemError, OSError) as error:
             event(self._logger, logging.ERROR, "key file not reloaded", reason=str(error))
-            return
-        if keys:
-            self._driver.rekey(keys)
-            ids = tuple(key.id for key in keys.keys)
-            event(self._logger, logging.INFO, "key file reloaded", active=keys.active.id, keys=ids)
 
     def close(self) -> None:
         """For a service that is not run after all."""
@@ -76,6 +70,16 @@ class Service:
 
     def snapshot(self) -> dict[str, Any]:
         return snapshot(self._driver)
+
+
+def reload_keys(config: NodeConfig, driver: Driver, logger: logging.Logger) -> None:
+    """Raises, and changes nothing, if the file cannot be used."""
+    if config.security.key_file is None:
+        raise ConfigurationError("the node is unsealed and has no key_file: set one, then start it again")
+    keys = keyring.load(config.security.key_file)
+    driver.rekey(keys)
+    ids = tuple(key.id for key in keys.keys)
+    event(logger, logging.INFO, "key file reloaded", active=keys.active.id, keys=ids)
 
 
 def load_keyring(config: NodeConfig, logger: logging.Logger) -> Keyring | None:

@@ -34,7 +34,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NoReturn, Self
 
-from totempole.errors import StorageError
+from totempole.errors import StorageError, StorageFullError
 
 FORMAT_VERSION = 1
 DATABASE = "storage.sqlite"
@@ -346,7 +346,7 @@ def _explain_system(path: Path, error: OSError) -> NoReturn:
 
 
 def _full(path: Path) -> StorageError:
-    return StorageError(
+    return StorageFullError(
         f"{path}: the disk is full and the write did not take place: free some space, then start again"
     )
 

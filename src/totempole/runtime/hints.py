@@ -1,0 +1,29 @@
+"""What a reason that a node counts packets under most likely means, and what to do about it."""
+
+from __future__ import annotations
+
+from totempole.runtime.sockets import NO_ADDRESS
+
+_OTHER_VERSION = "a node of another version of the protocol is there"
+_DROPPED = {
+    "cluster": "another cluster uses this network and port: give each its own port or multicast_group",
+    "ring kind": "a node of the other ring_kind is there: give all the same",
+    "version": _OTHER_VERSION,
+    "segment version": _OTHER_VERSION,
+    "key": "somebody seals with a key that is not in this node's key file: copy the file, then SIGHUP",
+    "seal": "packets that are forged, damaged, or sealed with another key of the same number",
+    "unsealed": "somebody sends without a seal: set key_file there",
+}
+_NO_KEYS = "somebody seals, and this node has no keys: set key_file here"
+
+
+def dropped(reason: str, sealed: bool) -> str:
+    """For packets that were dropped on arrival; empty where the reason says it all."""
+    return _NO_KEYS if reason == "key" and not sealed else _DROPPED.get(reason, "")
+
+
+def refused(reason: str) -> str:
+    """For packets that could not be sent."""
+    if reason == NO_ADDRESS:
+        return "of every two nodes of a mesh, one must have the other in its peers or peers_dns"
+    return "the kernel refused them"
