@@ -415,6 +415,9 @@ def test_keys_are_read_again(place: Place, tmp_path: Path, placement: str) -> No
             with pytest.raises(ConfigurationError, match=r"ring\.key"):
                 await nodes[0].reload_keys()
             assert (await nodes[0].status())["dropped"] == {}
+        file.chmod(0o600)
+        with pytest.raises(SessionError, match="answers no more"):
+            await nodes[0].reload_keys()
 
     run(program())
 

@@ -39,10 +39,10 @@ FELL_BEHIND = (
 )
 
 
-ENDED = "the node has left the ring, or had to stop: it has no status any more"
+ENDED = "the node has left the ring, or had to stop: it answers no more"
 VIEW_WEIGHT = 256
 KEYS_WAIT_S = 5.0
-"""How long a program waits for its node to use the keys that were read. A node that has ended never does."""
+"""How long a program waits for its node to use the keys that were read."""
 
 
 class Mailbox(Protocol):
@@ -174,10 +174,13 @@ class ThreadHosting:
     def taken(self) -> None: ...
 
     def reload_keys(self) -> None:
+        if self._ended:
+            raise SessionError(ENDED)
         reload_keys(self._config, self._driver, self._logger)
         taken = threading.Event()
         self._driver.call(taken.set)
-        taken.wait(KEYS_WAIT_S)
+        if not taken.wait(KEYS_WAIT_S):
+            raise SessionError(f"the node has not taken its keys for {KEYS_WAIT_S} s")
 
     def status(self) -> dict[str, Any]:
         if self._ended:
