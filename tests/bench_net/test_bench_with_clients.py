@@ -121,6 +121,20 @@ def test_bench_clients(tmp_path: Path, hurried: None, monkeypatch: pytest.Monkey
 
 
 @needs_corosync
+def test_bench_compare_corosync_in_latency_only(
+    tmp_path: Path, hurried: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(compare, "LATENCIES", replace(compare.LATENCIES, latency_count=20))
+    monkeypatch.setattr(compare, "variants", lambda sealed: [(corosync.Transport.UDPU, False)])
+    file = tmp_path / "latency.json"
+    assert main(["bench", "compare", "corosync", "--latency", "--rounds", "1", "--json", str(file)]) == 0
+    found = json.loads(file.read_text())
+    assert found["throughput"] == []
+    assert {"corosync udpu -rt", "totempole, embedded"} < set(found["latency_us"])
+    assert "kill -9" not in capsys.readouterr().out
+
+
+@needs_corosync
 def test_bench_compare_corosync(tmp_path: Path, hurried: None, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = replace(compare.QUICK, sizes=(320,), seconds=0.2, latency_count=20)
     monkeypatch.setattr(compare, "QUICK", plan)

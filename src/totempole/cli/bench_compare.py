@@ -56,16 +56,17 @@ def latency_data(rows: Mapping[str, Sequence[float]]) -> dict[str, dict[str, flo
 def run_corosync(arguments: argparse.Namespace) -> int:
     _check("corosync", corosync.missing())
     screen = Screen(arguments.json)
-    plan = chosen_plan(arguments, compare.QUICK, compare.Plan())
+    plan = chosen_plan(arguments, compare.QUICK, compare.LATENCIES if arguments.latency else compare.Plan())
     with counting(screen, plan.steps) as tell:
         samples = compare.measure(plan, tell)
-    for sealed in plan.encrypted:
+    for sealed in plan.encrypted if plan.sizes else ():
         screen.print(_rates_table(samples, plan, sealed))
         screen.print()
     title = f"From send to own delivery, {compare.LATENCY_RATE} messages/s of {compare.LATENCY_BYTES} bytes"
     screen.print(latency_table(title, _latencies(samples)))
-    screen.print()
-    screen.print(_failover_table(samples))
+    if plan.failovers:
+        screen.print()
+        screen.print(_failover_table(samples))
     screen.save_json(_compare_data(samples, plan))
     return 0
 

@@ -23,6 +23,9 @@ QUICK_MINUTES = 0.25
 def add(benches: options.Verbs) -> None:
     comparing = _bench(benches, "compare", "measure beside another system, in one run", run_compare)
     comparing.add_argument("peer", choices=PEERS, help="the system to compare with")
+    comparing.add_argument(
+        "--latency", action="store_true", help="beside corosync: latencies only, in more and shorter rounds"
+    )
     limiting = _bench(
         benches, "limit", "our share of what a raw UDP pump moves between the same hosts", run_limit
     )
