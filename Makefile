@@ -13,7 +13,7 @@ demo: system java
 test: check system java
 	$(BIN)/python -m pytest -n $(JOBS)
 
-# What takes too long for every day: Spark and the checkers on a run of every mutant, a cluster that loses a worker.
+# What takes too long for every day: every mutant, Spark and the checkers on a run of each, a cluster that loses a worker.
 long: system java
 	$(BIN)/python -m pytest -m long
 
@@ -40,6 +40,7 @@ bench: $(READY)
 	$(BIN)/totem bench limit
 	$(BIN)/totem bench lan100
 	$(BIN)/totem bench scale
+	$(BIN)/totem bench failover
 	$(BIN)/totem bench clients
 	$(BIN)/totem bench compare pysyncobj
 	$(BIN)/totem bench spark

@@ -72,7 +72,7 @@ class Daemon:
 
 
 class Cluster:
-    def __init__(self, count: int, directory: Path, port: int) -> None:
+    def __init__(self, count: int, directory: Path, port: int, ring: str) -> None:
         numbers = range(1, count + 1)
         address = f"127.{port >> 8}.{port & 255}."
         peers = ", ".join(f'"{number}@{address}{number}"' for number in numbers)
@@ -82,7 +82,7 @@ class Cluster:
                 directory,
                 f'processor = {number}\ndirectory = "node{number}"\nlag_alarm_ms = 60000\n'
                 f'[network]\naddress = "{address}{number}"\nport = {port}\n'
-                f'transport = "mesh"\npeers = [{peers}]\n[security]\nunsealed = true\n[ring]\n{PATIENT}',
+                f'transport = "mesh"\npeers = [{peers}]\n[security]\nunsealed = true\n[ring]\n{ring}',
             )
             for number in numbers
         }
@@ -107,7 +107,7 @@ class Cluster:
 
 
 @contextmanager
-def cluster(count: int, directory: Path) -> Iterator[Cluster]:
+def cluster(count: int, directory: Path, ring: str = PATIENT) -> Iterator[Cluster]:
     """So many daemons that have formed a ring. Their place is held by a TCP socket, as in tests/runtime."""
     for port in PORTS:
         with socket.socket() as holder:
@@ -115,7 +115,7 @@ def cluster(count: int, directory: Path) -> Iterator[Cluster]:
                 holder.bind(("127.0.0.1", port))
             except OSError:
                 continue
-            found = Cluster(count, directory, port)
+            found = Cluster(count, directory, port, ring)
             try:
                 found.start()
                 yield found

@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from totempole.groups import GroupConfig, GroupLayer, over_ring
+from totempole.jitter import jitter
 from totempole.runtime.recording import InputRecorder, RecordingHeader, recording_header
 from totempole.sim.replay import Recording
 from totempole.sim.world import World
@@ -19,7 +20,8 @@ from totempole.types import ProcessorId, RingKind, Service
 def grouped_endpoint(
     me: ProcessorId, config: RingConfig, stable: Mapping[str, int], trace_kinds: frozenset[str]
 ) -> GroupLayer:
-    return over_ring(Endpoint(me, config, stable, trace_kinds), config, GroupConfig(), trace_kinds)
+    endpoint = Endpoint(me, config, stable, trace_kinds, draw=jitter(me, stable))
+    return over_ring(endpoint, config, GroupConfig(), trace_kinds)
 
 
 @cache

@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 
 from totempole.types import NO_RING, PROCESSOR_MAX, RingId, Service
-from totempole.wire.layout import DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN
+from totempole.wire.layout import DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN, PROCESSORS_MAX
 from totempole.wire.packets import (
     CommitEntry,
     CommitToken,
@@ -14,13 +14,17 @@ from totempole.wire.packets import (
     RegularMessage,
     RegularToken,
     RetransmissionRequest,
+    SharedSettings,
     Wake,
 )
+from totempole.wire.soundness import INCARNATION_MAX, NUMBER_MAX
 
 u32 = st.integers(0, 2**32 - 1)
 u64 = st.integers(0, 2**64 - 1)
+incarnations = st.integers(0, INCARNATION_MAX)
+numbers = st.integers(0, NUMBER_MAX - 1)
 processors = st.integers(1, PROCESSOR_MAX)
-rings = st.builds(RingId, u64, processors)
+rings = st.builds(RingId, numbers, processors)
 rings_or_none = rings | st.just(NO_RING)
 few_processors = st.lists(processors, max_size=6, unique=True)
 processor_sets = few_processors.map(frozenset)
@@ -32,17 +36,15 @@ def byte_ranges(draw, limit: int = 2**32 - 1):
     return start, draw(st.integers(start + 1, limit))
 
 
-requests = st.builds(RetransmissionRequest, u64, st.lists(byte_ranges(), max_size=4).map(tuple))
-
 messages = st.builds(
     RegularMessage,
     sender=processors,
-    incarnation=u32,
+    incarnation=incarnations,
     ring_id=rings,
-    seq=u64,
-    number=u64,
+    seq=numbers,
+    number=numbers,
     service=st.sampled_from(Service),
-    timestamp=u64,
+    timestamp=numbers,
     src_sender=processors,
     src_ring_id=rings_or_none,
     groups=st.lists(u64, max_size=5).map(tuple),
@@ -51,73 +53,93 @@ messages = st.builds(
     contents=st.binary(max_size=300),
 )
 
-tokens = st.builds(
-    RegularToken,
-    sender=processors,
-    incarnation=u32,
-    ring_id=rings,
-    token_seq=u64,
-    seq=u64,
-    aru=u64,
-    aru_id=u32,
-    timestamp=u64,
-    retrans_flg=st.booleans(),
-    retrans_round=u64,
-    bytes_round=u64,
-    backlog=u64,
-    block=st.booleans(),
-    block_seq=u64,
-    rtr=st.lists(requests, max_size=5).map(tuple),
-)
 
-joins = st.builds(
-    Join,
-    sender=processors,
-    incarnation=u32,
-    counter=u64,
-    ring_seq=u64,
-    future_ring_seq=u64,
-    proc_set=processor_sets,
-    fail_set=processor_sets,
-    rotation_count=u64,
-    segment_bytes=st.integers(DATAGRAM_BYTES_MIN, DATAGRAM_BYTES_MAX),
-)
+@st.composite
+def tokens(draw):
+    seq = draw(numbers)
+    asked = draw(st.lists(st.integers(1, seq), max_size=5, unique=True)) if seq else []
+    ranges = st.lists(byte_ranges(), max_size=4).map(tuple)
+    return RegularToken(
+        sender=draw(processors),
+        incarnation=draw(incarnations),
+        ring_id=draw(rings),
+        token_seq=draw(numbers),
+        seq=seq,
+        aru=draw(st.integers(0, seq)),
+        aru_id=draw(u32),
+        timestamp=draw(numbers),
+        retrans_flg=draw(st.booleans()),
+        retrans_round=draw(numbers),
+        bytes_round=draw(numbers),
+        backlog=draw(numbers),
+        block=draw(st.booleans()),
+        block_seq=draw(numbers),
+        rtr=tuple(RetransmissionRequest(place, draw(ranges)) for place in sorted(asked)),
+    )
 
-entries = st.builds(
-    CommitEntry,
-    processor=processors,
-    old_ring_id=rings_or_none,
-    old_ring_aru=u64,
-    high_delivered=u64,
-    deliver_memb=few_processors.map(tuple),
-    gateway=st.booleans(),
-    filled=st.booleans(),
-)
+
+@st.composite
+def joins(draw):
+    sender = draw(processors)
+    failed = draw(processor_sets) - {sender}
+    return Join(
+        sender=sender,
+        incarnation=draw(incarnations),
+        counter=draw(numbers),
+        ring_seq=draw(numbers),
+        future_ring_seq=draw(numbers),
+        proc_set=draw(processor_sets) | failed | {sender},
+        fail_set=failed,
+        rotation_count=draw(numbers),
+        segment_bytes=draw(st.integers(DATAGRAM_BYTES_MIN, DATAGRAM_BYTES_MAX)),
+        settings=draw(st.builds(SharedSettings, *[numbers] * 6)),
+    )
+
+
+@st.composite
+def entries(draw, processor, ring_seq):
+    gateway = draw(st.booleans())
+    if ring_seq == 0 or draw(st.booleans()):
+        return CommitEntry(processor, NO_RING, 0, 0, (), gateway)
+    aru = draw(numbers)
+    promised = draw(st.just(frozenset()) | processor_sets.map(lambda names: names | {processor}))
+    return CommitEntry(
+        processor=processor,
+        old_ring_id=RingId(draw(st.integers(0, ring_seq - 1)), draw(processors)),
+        old_ring_aru=aru,
+        high_delivered=draw(st.integers(0, aru)),
+        deliver_memb=tuple(sorted(promised)),
+        gateway=gateway,
+        filled=True,
+    )
 
 
 @st.composite
 def commit_tokens(draw):
-    memb_list = tuple(draw(st.lists(entries, max_size=4)))
+    members = sorted(draw(st.sets(processors, min_size=1, max_size=4)))
+    ring_seq = draw(numbers)
     return CommitToken(
-        sender=draw(processors),
-        incarnation=draw(u32),
-        counter=draw(u64),
-        ring_id=draw(rings),
-        token_seq=draw(u64),
-        timestamp=draw(u64),
-        memb_index=draw(st.integers(0, len(memb_list))),
-        memb_list=memb_list,
+        sender=draw(st.sampled_from(members)),
+        incarnation=draw(incarnations),
+        counter=draw(numbers),
+        ring_id=RingId(ring_seq, members[0]),
+        token_seq=draw(numbers),
+        timestamp=draw(numbers),
+        memb_index=draw(st.integers(0, len(members) - 1)),
+        memb_list=tuple(draw(entries(processor, ring_seq)) for processor in members),
     )
 
 
-notices = st.one_of(
-    *(
-        st.builds(packet_class, sender=processors, incarnation=u32, ring_id=rings_or_none)
-        for packet_class in (NullMessage, Leave, Wake)
-    )
-)
+notice_fields = {
+    "sender": processors,
+    "incarnation": incarnations,
+    "counter": numbers,
+    "ring_id": rings_or_none,
+}
+nulls = st.builds(NullMessage, **notice_fields, members=st.integers(1, PROCESSORS_MAX))
+notices = nulls | st.builds(Leave, **notice_fields) | st.builds(Wake, **notice_fields)
 
-packets = messages | tokens | joins | commit_tokens() | notices
+packets = messages | tokens() | joins() | commit_tokens() | notices
 
 RING = RingId(0x0102030405060708, 3)
 OLD_RING = RingId(40, 2)
@@ -168,12 +190,13 @@ SAMPLES: dict[str, Packet] = {
         proc_set=frozenset({1, 2, 3, PROCESSOR_MAX}),
         fail_set=frozenset({PROCESSOR_MAX}),
         rotation_count=12,
+        settings=SharedSettings(80_000, 20_000, 50_000, 10_000, 250, 60),
     ),
     "commit": CommitToken(
         sender=3,
         incarnation=5,
         counter=11,
-        ring_id=RING,
+        ring_id=RingId(RING.seq, 2),
         token_seq=4,
         timestamp=123_456,
         memb_index=1,
@@ -183,7 +206,7 @@ SAMPLES: dict[str, Packet] = {
             CommitEntry(7, NO_RING, 0, 0, ()),
         ),
     ),
-    "null": NullMessage(sender=3, incarnation=5, ring_id=RING),
-    "leave": Leave(sender=3, incarnation=5, ring_id=RING),
-    "wake": Wake(sender=3, incarnation=5, ring_id=NO_RING),
+    "null": NullMessage(sender=3, incarnation=5, counter=12, ring_id=RING, members=258),
+    "leave": Leave(sender=3, incarnation=5, counter=13, ring_id=RING),
+    "wake": Wake(sender=3, incarnation=5, counter=14, ring_id=NO_RING),
 }

@@ -96,6 +96,24 @@ class Impostor(NamedTuple):
     incarnation: int
 
 
+class SettingsDiffer(NamedTuple):
+    """Another processor has a setting that the members of a ring should have in common, and another value."""
+
+    processor: ProcessorId
+    name: str
+    theirs: int
+    mine: int
+
+
+class FormerLife(NamedTuple):
+    """A processor sends Joins in an incarnation below one that it has had: its storage was rolled back,
+    or somebody repeats what it once said."""
+
+    processor: ProcessorId
+    incarnation: int
+    latest: int
+
+
 class PushBack(NamedTuple):
     """The submission was refused: the send queue is full, and `Ready` follows; or the processor leaves."""
 
@@ -139,6 +157,8 @@ Effect = (
     | SafeUpTo
     | Heard
     | Impostor
+    | SettingsDiffer
+    | FormerLife
     | PushBack
     | Ready
     | Stopped

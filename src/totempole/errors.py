@@ -42,6 +42,13 @@ class NetworkAbsentError(NetworkError):
     may_pass = True
 
 
+class NumberInUseError(NetworkError):
+    """Another node seems to have this processor's number. It may be a mistake that is put right elsewhere, or
+    packets that somebody has recorded: so it is worth another try."""
+
+    may_pass = True
+
+
 class SessionError(TotemError):
     """A program and its node have parted: the text says who gave up, and why."""
 

@@ -60,4 +60,9 @@ class Order(Protocol):
 
     def limit_segments(self, now_us: int, segment_bytes: int) -> list[Effect]: ...
 
-    def leave(self, now_us: int) -> list[Effect]: ...
+    def leave(self, now_us: int, *, more_to_come: bool = False) -> list[Effect]:
+        """Leaves once every submission is delivered everywhere, or when leave_us has passed: then `Stopped`.
+
+        With `more_to_come` submissions are still taken, and it waits for a second call without.
+        """
+        ...

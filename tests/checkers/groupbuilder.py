@@ -194,12 +194,19 @@ class GroupBuilder(TraceBuilder):
         self.bring(sent, *self._ring_of[node_of(process)])
         return sent.name
 
-    def offer(self, process: str, *groups: str, count: int = 1, service: str = "agreed") -> Sent:
-        """Sent and received by all processors, and not delivered yet."""
+    def offer(
+        self,
+        process: str,
+        *groups: str,
+        count: int = 1,
+        service: str = "agreed",
+        to: Iterable[int] | None = None,
+    ) -> Sent:
+        """Sent and received by all processors, or by these, and not delivered yet."""
         name, digest = self.ask(process, *groups, count=count, service=service)
         node = node_of(process)
         packet = self.originate(node, service)
-        self.receive(packet, *(other for other in self._ring_of[node] if other != node))
+        self.receive(packet, *(other for other in to or self._ring_of[node] if other != node))
         columns = {"count": count, "service": service, "bytes": 100 * count, "group": ",".join(groups)}
         return Sent(name, packet, groups, {"message": name, **columns}, digest)
 

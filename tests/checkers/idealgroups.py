@@ -94,7 +94,10 @@ class IdealGroups:
         late: list[Sent] = []
         if len(staying) > 1:
             senders = [process for process in self._alive(staying) if self.random.random() < 0.3]
-            late = [self.trace.offer(name, self.random.choice(GROUPS), service="safe") for name in senders]
+            late = [
+                self.trace.offer(name, self.random.choice(GROUPS), service="safe", to=staying)
+                for name in senders
+            ]
         self.trace.cut(*staying, seq=self.seq)
         for sent in late:
             self.trace.bring(sent, *staying)

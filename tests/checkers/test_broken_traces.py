@@ -147,7 +147,9 @@ def test_a_ring_without_a_transition() -> None:
 
 
 def test_the_wrong_configuration_terminated() -> None:
-    rows = changed(ring(1, 2).rows, {"node": 2, "configuration": "6@2"}, detail="4@1")
+    rows = changed(
+        ring(1, 2).rows, {"node": 2, "configuration": "6@2", "kind": "configuration"}, detail="4@1"
+    )
     broken(rows, "configuration-change-consistency", [2])
 
 
@@ -300,7 +302,13 @@ def test_delivered_in_a_later_configuration() -> None:
     trace.transitional("10@2", [2])
     trace.regular("12@2", [2])
     trace.deliver(message, 2)
-    broken(trace.rows, "delivery-in-origin-configuration", [2], [message], only=["global-order"])
+    broken(
+        trace.rows,
+        "delivery-in-origin-configuration",
+        [2],
+        [message],
+        only=["global-order", "transitional-delivery"],
+    )
 
 
 def test_delivered_in_no_configuration() -> None:
@@ -339,7 +347,7 @@ def test_different_messages_on_the_way_to_the_same_configuration() -> None:
         "same-messages-in-consecutive-configurations",
         [1, 2],
         [message],
-        only=["configuration-change-consistency"],
+        only=["configuration-change-consistency", "transitional-delivery"],
     )
 
 
@@ -497,7 +505,7 @@ def test_safe_but_a_member_moved_on_without_it() -> None:
     trace.regular("12@1", [1])
     trace.transitional("10@2", [2])
     trace.regular("12@2", [2])
-    broken(trace.rows, "safe-delivery", [1, 2], [message])
+    broken(trace.rows, "safe-delivery", [1, 2], [message], only=["transitional-delivery"])
 
 
 def test_safe_but_a_member_never_installed_its_ring() -> None:
@@ -674,7 +682,7 @@ def test_a_violation_prints_all_there_is_to_know() -> None:
     trace.deliver(message, 2)
     text = str(check(trace.rows)["single-delivery"].violations[0])
     assert text == (
-        "single-delivery violated; nodes 2; messages 1.1.1; steps (2, 6), (2, 7): "
+        "single-delivery violated; nodes 2; messages 1.1.1; steps (2, 13), (2, 14): "
         "Node 2 delivered message 1.1.1 twice."
     )
 
@@ -692,8 +700,13 @@ def test_a_report_prints_every_property() -> None:
     report: Report = check(ring(1, 2).rows)
     lines = str(report).splitlines()
     assert [line for line in lines if not line.startswith(" ")] == [
-        f"{item.name}: {report[item.name].outcome}" for item in PROPERTIES
+        f"{item.name}: {report[item.name].told()}" for item in PROPERTIES
     ]
+
+
+def test_a_run_without_groups_says_nothing_of_groups() -> None:
+    verdict = check(ring(1, 2).rows)["group-liveness"]
+    assert (verdict.outcome, verdict.told()) == (Outcome.HOLDS, "no groups in this run")
 
 
 # outsiders-break-no-ring

@@ -59,6 +59,7 @@ def test_a_member_without_a_trace_leaves_its_neighbours_undecided() -> None:
     report = check(rows, True, expectation=Liveness(10**9, ([P, Q, R, S, T, U, V],), 0))
     assert violated(report) == set(), str(report)
     assert undecided(report) == {
+        "membership-agreement",
         "termination",
         "configuration-change-consistency",
         "no-spurious-delivery",

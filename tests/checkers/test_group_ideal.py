@@ -7,12 +7,14 @@ from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
+from groupbuilder import GroupBuilder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from idealgroups import IdealGroups
-from tracebuilder import undecided, violated
+from tracebuilder import TraceBuilder, undecided, violated
 
 from totempole.checkers import Liveness, Report, check
+from totempole.checkers.properties import GROUP_PROPERTIES, NO_GROUPS
 from totempole.trace.schema import Row
 
 
@@ -139,3 +141,16 @@ def test_swapped_events_are_noticed(seed: int, data: st.DataObject) -> None:
             rows[a]._replace(step=rows[b].step, at_us=rows[b].at_us),
         )
         assert "group-one-order" in violated(check(rows))
+
+
+def test_a_run_without_groups_has_nothing_to_judge() -> None:
+    trace = TraceBuilder()
+    trace.form(1, 2)
+    report = check(trace.rows, complete=True)
+    assert {verdict.property for verdict in report.verdicts if verdict.note == NO_GROUPS} == {
+        item.name for item in GROUP_PROPERTIES
+    }
+    with_groups = GroupBuilder()
+    with_groups.ring(1)
+    with_groups.connect(1)
+    assert not any(verdict.note for verdict in check(with_groups.rows).verdicts)

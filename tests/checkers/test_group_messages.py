@@ -12,6 +12,7 @@ from tracebuilder import undecided, violated, without
 
 from totempole.checkers import Outcome, check
 from totempole.errors import TraceError
+from totempole.trace.schema import Row
 
 # group-virtual-synchrony
 
@@ -70,6 +71,33 @@ def test_who_may_yet_follow_leaves_it_undecided() -> None:
     rows = [row for row in trace.rows if not (row.process == B and " leave " in row.detail)]
     assert check(rows)["group-virtual-synchrony"].outcome is Outcome.UNDECIDED
     assert check(without(rows, node=2))["group-virtual-synchrony"].outcome is Outcome.UNDECIDED
+
+
+def test_a_leaver_misses_what_came_before_it_left() -> None:
+    trace = three()
+    sent = trace.offer(A, "g")
+    trace.bring(sent, 1, 2, 3, only=[A, B])
+    trace.leave_group(C, "g")
+    broken(trace.rows, "group-virtual-synchrony", [1, 3], [sent.name])
+    prefix = check(trace.rows)
+    assert prefix["group-virtual-synchrony"].outcome is Outcome.HOLDS, str(prefix)
+
+
+def test_a_leaver_that_is_cut_off_may_miss_it() -> None:
+    trace = three("g", "h")
+    sent = trace.offer(A, "g")
+    trace.bring(sent, 1, 2)
+    trace.tell("group_leave", C, group="g")
+    packet = trace.originate(3)
+    trace.receive(packet, 1, 2)
+    for node in (1, 2):
+        trace.deliver(packet, node)
+        trace.tables[node]["g"] = [A, B]
+        trace._view(node, "g", [A, B], *trace._place(packet), 0, "leave")
+    trace.move(1, 2, seq=12)
+    trace.cut(3, seq=12)
+    trace.merge(3, seq=12)
+    assert check(trace.rows, complete=True)["group-virtual-synchrony"].outcome is Outcome.HOLDS
 
 
 # group-one-order
@@ -171,6 +199,41 @@ def test_what_was_sent_elsewhere_is_not_missed() -> None:
     holds(trace.rows, expectation=settled(trace))
 
 
+def test_a_message_lost_between_two_rings() -> None:
+    trace = three()
+    outsider = trace.connect(2)
+    lost, _ = trace.ask(outsider, "g")
+    trace.move(1, 2, 3, seq=12)
+    message = trace.say(outsider, "g")
+    broken(trace.rows, "group-first-in-first-out", [1], [lost, message])
+    broken(trace.rows, "group-first-in-first-out", [3], [lost, message])
+
+
+def test_a_message_to_another_group_shows_what_was_lost() -> None:
+    trace = three("g", "h")
+    lost, _ = trace.ask(A, "g")
+    message = trace.say(A, "h")
+    broken(trace.rows, "group-first-in-first-out", [2], [lost, message])
+
+
+def test_who_was_apart_or_left_passes_over_nothing() -> None:
+    trace = three()
+    outsider = trace.connect(1)
+    sent = trace.offer(outsider, "g")
+    trace.leave_group(B, "g")
+    for part in ((1, 2), (3,)):
+        trace.cut(*part, seq=12)
+        if 1 in part:
+            trace.bring(sent, *part)
+        trace.merge(*part, seq=12)
+    trace.cut(1, 2, seq=16)
+    trace.cut(3, seq=16)
+    trace.merge(1, 2, 3, seq=16)
+    trace.join(B, "g")
+    trace.say(outsider, "g")
+    assert check(trace.rows)["group-first-in-first-out"].outcome is Outcome.HOLDS
+
+
 def test_numbers_with_a_hole() -> None:
     trace = three()
     trace._numbers[A] = 5
@@ -218,6 +281,26 @@ def test_the_last_rows_of_a_killed_node_may_be_missing() -> None:
     report = check(rows, complete=True, same_clock=False)
     assert "group-whole-or-nothing" in undecided(report)
     assert "group-whole-or-nothing" in violated(check(rows, complete=True))
+
+
+def killed(trace: GroupBuilder, node: int) -> list[Row]:
+    """The rows of a node that was killed after the last row that it has: another says so."""
+    last = [row for row in trace.rows if row.node == node][-1]
+    end = Row(last.run, node, last.incarnation, last.step + 1, last.at_us, "test", "crash", detail="killed")
+    return [*trace.rows, end]
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_a_killed_node_need_not_tell_what_it_sent_last(later: bool) -> None:
+    """On one clock, as on real machines that share one. A trace that goes on after the delivery tells all."""
+    trace = three()
+    message = trace.say(A, "g")
+    told = [row for row in trace.rows if row.message == message or row.kind in ("originate", "receive")]
+    trace.rows = [row for row in trace.rows if row.node != 1 or row not in told]
+    if later:
+        trace.row(1, "state", detail="later")
+    outcome = check(killed(trace, 1), complete=True)["group-whole-or-nothing"].outcome
+    assert outcome is (Outcome.VIOLATED if later else Outcome.UNDECIDED)
 
 
 def test_sent_twice() -> None:
@@ -316,6 +399,34 @@ def test_safe_before_a_processor_has_it_at_all() -> None:
     report = check(rows)
     assert violated(report) == {"group-safe-notices"}
     assert report["group-safe-notices"].violations[0].nodes == (1, 3)
+
+
+def test_safe_before_one_had_it_that_was_killed() -> None:
+    """The row that says so is not its own: what it received last may be missing."""
+    trace = three()
+    sent = trace.offer(A, "g")
+    trace.rows = without(trace.rows, kind="receive", node=3, message=sent.packet)
+    trace.bring(sent, 1, 2)
+    trace.safe(sent, A)
+    report = check(killed(trace, 3), complete=True)
+    assert report["group-safe-notices"].outcome is Outcome.UNDECIDED, str(report)
+
+
+@pytest.mark.parametrize("crashed", [False, True])
+def test_safe_before_a_life_had_it_that_is_over(crashed: bool) -> None:
+    """The last rows of a killed life are missing, among them perhaps a receipt. One that crashed in the
+    simulator wrote all of them."""
+    trace = three()
+    sent = trace.offer(A, "g")
+    trace.rows = without(trace.rows, kind="receive", node=3, message=sent.packet)
+    trace.bring(sent, 1, 2)
+    trace.safe(sent, A)
+    if crashed:
+        trace.crash(3)
+    trace.start(3, seq=20)
+    report = check(trace.rows, complete=True)
+    expected = Outcome.VIOLATED if crashed else Outcome.UNDECIDED
+    assert report["group-safe-notices"].outcome is expected, str(report)
 
 
 def test_safe_within_the_transitional_configuration() -> None:

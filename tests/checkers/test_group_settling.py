@@ -118,6 +118,23 @@ def test_state_given_unasked() -> None:
     broken(rows, "group-state-transfer", [1])
 
 
+def test_state_from_another_than_the_first() -> None:
+    trace = GroupBuilder()
+    trace.ring(1, 2, 3)
+    for node in (1, 2):
+        trace.join(trace.connect(node), "g", flags="donor")
+    joiner = trace.connect(3)
+    trace.join(joiner, "g", flags="wants_state")
+    place = trace.last_view(joiner)
+    trace.state(B, "g", "asked", place, joiner)
+    trace.state(joiner, "g", "begins", place, B)
+    broken(trace.rows, "group-state-transfer", [3])
+    nobody = changed(trace.rows, {"kind": "group_state", "process": C}, detail="begins 0 none")
+    broken(nobody, "group-state-transfer", [3])
+    waiting = changed(trace.rows, {"kind": "group_join", "process": A}, detail="donor wants_state")
+    holds(waiting)
+
+
 # group-liveness
 
 
@@ -193,6 +210,77 @@ def test_a_state_that_never_arrives() -> None:
     trace, _, _ = transferred()
     rows = [row for row in trace.rows if not row.detail.startswith(("last ", "state "))]
     broken(rows, "group-liveness", [1, 3], expectation=settled(trace))
+
+
+def test_a_joiner_that_waits_for_ever() -> None:
+    trace, _, _ = transferred(ending=False)
+    verdict = broken(trace.rows, "group-liveness", [1, 3], expectation=settled(trace))
+    assert "never gave" in verdict.violations[0].text
+    rows = [row for row in trace.rows if not row.detail.startswith("asked ")]
+    verdict = broken(rows, "group-liveness", [3], expectation=settled(trace))
+    assert "never asked" in verdict.violations[0].text
+
+
+def test_a_state_that_began_again_and_never_came() -> None:
+    trace, joiner, _ = transferred()
+    place = trace._packet(B)
+    trace.state(joiner, "g", "begins", place, B)
+    only = ["group-state-transfer"]
+    broken(trace.rows, "group-liveness", [3], only=only, expectation=settled(trace))
+
+
+def test_a_message_of_an_outsider_lost_at_a_change() -> None:
+    trace = three()
+    name, _ = trace.ask(trace.connect(2), "g")
+    trace.move(1, 2, 3, seq=12)
+    broken(trace.rows, "group-liveness", [2, 3], [name], expectation=settled(trace))
+
+
+def test_a_message_from_a_processor_that_has_no_members() -> None:
+    """What its processor had seen when it accepted the message is known from the packets it delivered."""
+    trace = GroupBuilder()
+    trace.ring(1, 2, 3)
+    outsider = trace.connect(1)
+    trace.join(trace.connect(2), "g")
+    name, _ = trace.ask(outsider, "g")
+    trace.join(trace.connect(3), "g")
+    verdict = broken(trace.rows, "group-liveness", [1, 2], [name], expectation=settled(trace))
+    assert verdict.count == 1, "who joined later is not entitled to it"
+
+
+def test_what_was_accepted_before_a_graceful_leave() -> None:
+    trace = three()
+    trace.leave_group(A, "g")
+    name, _ = trace.ask(A, "g")
+    trace.leave(1)
+    trace.move(2, 3, seq=12)
+    broken(trace.rows, "group-liveness", [1, 3], [name], expectation=settled(trace, 2, 3))
+    crashed = changed(trace.rows, {"kind": "leave"}, kind="crash")
+    holds(crashed, expectation=settled(trace, 2, 3))
+    old = the_row(trace.rows, kind="leave")
+    hurried = old._replace(kind="state", detail="gather>left leave timeout")
+    late = old._replace(step=old.step + 1)
+    rows = [one for row in trace.rows for one in ((hurried, late) if row is old else (row,))]
+    holds(rows, expectation=settled(trace, 2, 3))
+
+
+def test_who_was_elsewhere_is_not_entitled() -> None:
+    """c is away when the message is accepted; b goes away before it is sent; d joins too late."""
+    trace = GroupBuilder()
+    trace.ring(1, 2, 3)
+    outsider = trace.connect(1)
+    for node in (2, 3):
+        trace.join(trace.connect(node), "g")
+    trace.move(1, 2, seq=12)
+    trace.move(3, seq=12)
+    trace.ask(outsider, "g")
+    trace.move(1, seq=16)
+    trace.move(2, seq=16)
+    for node in (1, 2, 3):
+        trace.cut(node, seq=20)
+    trace.merge(1, 2, 3, seq=20)
+    trace.join(trace.connect(2), "g")
+    holds(trace.rows, expectation=settled(trace))
 
 
 def test_who_died_is_not_waited_for() -> None:

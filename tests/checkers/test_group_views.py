@@ -22,7 +22,8 @@ def test_told_of_different_reasons() -> None:
     trace = three()
     trace.leave_group(C, "g")
     old = the_row(trace.rows, kind="group_view", process=B)
-    broken(reworded(trace.rows, old, " leave ", " disconnect "), "group-view-agreement", [1, 2])
+    rows = reworded(trace.rows, old, " leave ", " disconnect ")
+    broken(rows, "group-view-agreement", [1, 2], only=["group-honest-company"])
 
 
 def test_told_of_different_company() -> None:
@@ -31,7 +32,7 @@ def test_told_of_different_company() -> None:
     trace.merge(1, 2, 3, seq=12)
     old = the_row(trace.rows, kind="group_view", process=B)
     rows = reworded(trace.rows, old, f"together={A},{B},{C}", f"together={B},{C}")
-    broken(rows, "group-view-agreement", [1, 2])
+    broken(rows, "group-view-agreement", [1, 2], only=["group-honest-company"])
 
 
 def test_each_part_of_a_merger_has_its_own_company() -> None:
@@ -194,6 +195,64 @@ def test_someone_left_out_of_the_company() -> None:
         for row in trace.rows
     ]
     broken(rows, "group-honest-company", [1])
+
+
+def test_company_that_each_has_alone() -> None:
+    """All are told less than the truth, and no two of them the same: nothing to compare."""
+    trace = three()
+    trace.move(1, 2, 3, seq=12)
+    rows = [
+        row._replace(detail=row.detail.replace(f"together={A},{B},{C}", f"together={row.process}"))
+        if row.kind == "group_view" and row.configuration == "12@1"
+        else row
+        for row in trace.rows
+    ]
+    broken(rows, "group-honest-company", [2])
+
+
+def test_a_transitional_view_without_someone_who_came_along() -> None:
+    trace = three()
+    trace.cut(1, 2, seq=12)
+    rows = [
+        row._replace(detail=row.detail.replace(f"={A},{B}", f"={row.process}"))
+        if row.kind == "group_view" and row.configuration == "10@1"
+        else row
+        for row in trace.rows
+    ]
+    broken(rows, "group-honest-company", [1], only=["group-view-agreement", "termination"])
+
+
+def test_company_of_a_configuration_between() -> None:
+    """b was away between two exchanges of tables, though it was there before and is there again."""
+    trace = three()
+    trace.cut(1, 3, seq=12)
+    trace.regular("12@1", [1, 3])
+    trace.cut(2, seq=12)
+    trace.merge(2, seq=12)
+    for part in ((1, 3), (2,)):
+        trace.transitional(f"14@{min(part)}", part)
+    trace.merge(1, 2, 3, seq=16)
+    report = check(trace.rows)
+    assert report["group-honest-company"].outcome is Outcome.HOLDS, str(report)
+    old = the_row(trace.rows, kind="group_view", process=A)
+    rows = reworded(trace.rows, old, f"together={A},{C}", f"together={A}")
+    assert "group-honest-company" in violated(check(rows))
+
+
+def test_a_leave_that_nobody_asked_for() -> None:
+    trace = three()
+    trace.disconnect(C)
+    rows = [row._replace(detail=row.detail.replace(" disconnect ", " leave ")) for row in trace.rows]
+    broken(rows, "group-honest-company", [1, 3])
+    assert "group-honest-company" in undecided(check(rows, same_clock=False))
+    assert "group-honest-company" in undecided(check(without(rows, node=3), complete=True))
+
+
+def test_a_disconnect_of_one_that_only_left() -> None:
+    trace = three()
+    trace.leave_group(C, "g")
+    rows = [row._replace(detail=row.detail.replace(" leave ", " disconnect ")) for row in trace.rows]
+    broken(rows, "group-honest-company", [1, 3])
 
 
 def test_a_newcomer_that_says_it_was_there() -> None:

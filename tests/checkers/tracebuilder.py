@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
+from zlib import crc32
 
 from totempole.checkers import Report
 from totempole.trace.schema import Row
 
 PAYLOAD_BYTES = 100
+COVERED = 10**6
+"""Every timestamp is below what was written for it."""
 
 
 class TraceBuilder:
@@ -27,6 +30,8 @@ class TraceBuilder:
         self._delivered_seq: dict[int, int] = {}
         self._counts: dict[int, int] = {}
         self._messages: dict[str, dict[str, Any]] = {}
+        self._agreed: set[tuple[str, int]] = set()
+        self._tickets = 0
 
     def row(self, node: int, kind: str, **columns: Any) -> None:
         self.at_us += 10
@@ -43,10 +48,39 @@ class TraceBuilder:
             self._configurations[node] = ""
             self._counts[node] = 0
             self.row(node, "restart")
-            self.regular(f"{seq}@{node}", [node])
+            self.write(node, seq)
+            self.regular(f"{seq}@{node}", [node], agreed=())
 
-    def regular(self, name: str, members: Iterable[int], by: Iterable[int] | None = None) -> None:
+    def write(self, node: int, ring_seq: int, done: bool = True) -> None:
+        """A ring number goes to stable storage."""
+        self._tickets += 1
+        self.row(node, "persist", count=self._tickets, seq=ring_seq, timestamp=COVERED)
+        if done:
+            self.row(node, "persisted", count=self._tickets)
+
+    def agree(self, name: str, members: Iterable[int], *nodes: int) -> None:
+        """The nodes, up and members, propose and accept a membership, write the ring's number, go on."""
         members = tuple(sorted(members))
+        able = [node for node in nodes if self._configurations.get(node) and (name, node) not in self._agreed]
+        self._agreed.update((name, node) for node in able)
+        for node in able:
+            self.row(node, "join", members=members)
+        for node in able:
+            self.row(node, "state", ring=name, members=members, detail="gather>commit consensus")
+            self.write(node, int(name.partition("@")[0]))
+        for node in able:
+            self.row(node, "state", ring=name, members=members, detail="commit>recover commit token")
+
+    def regular(
+        self,
+        name: str,
+        members: Iterable[int],
+        by: Iterable[int] | None = None,
+        agreed: Iterable[int] | None = None,
+    ) -> None:
+        """Installed `by` some, or all. All members have agreed to it, or `agreed`."""
+        members = tuple(sorted(members))
+        self.agree(name, members, *(members if agreed is None else agreed))
         for node in members if by is None else by:
             self._install(node, name, "regular", members, ring=name, seq=0)
 
@@ -81,7 +115,15 @@ class TraceBuilder:
         self._stamp += 1
         message = f"{node}.{self._incarnations[node]}.{self._counts[node]}"
         if submitted:
-            self.row(node, "submit", message=message, origin=node, service=service, bytes=PAYLOAD_BYTES)
+            digest = crc32(message.encode())
+            self.row(
+                *(node, "submit"),
+                message=message,
+                origin=node,
+                service=service,
+                bytes=PAYLOAD_BYTES,
+                digest=digest,
+            )
         self._messages[message] = {
             "message": message,
             "origin": node,
@@ -91,6 +133,7 @@ class TraceBuilder:
             "timestamp": self._stamp,
             "count": 1,
             "bytes": PAYLOAD_BYTES,
+            "digest": crc32(message.encode()),
         }
         self.row(node, "originate", **self._messages[message])
         return message
@@ -111,13 +154,15 @@ class TraceBuilder:
         self.deliver(message, node, *others)
         return message
 
-    def crash(self, *nodes: int) -> None:
+    def crash(self, *nodes: int, detail: str = "") -> None:
         for node in nodes:
-            self.row(node, "crash")
+            self.row(node, "crash", detail=detail)
+            self._configurations[node] = ""
 
     def leave(self, *nodes: int) -> None:
         for node in nodes:
             self.row(node, "leave")
+            self._configurations[node] = ""
 
     def form(self, *nodes: int, seq: int = 8) -> str:
         """Starts the nodes and joins them into the ring seq@lowest."""

@@ -55,7 +55,10 @@ def test_it_runs_as_a_module() -> None:
         (["fuzz", "--mutant", "promise"], "totem: --mutant promise: several mutants are called that"),
         (["sim"], "totem: sim: name a scenario file"),
         (["sim", "nowhere.scenario"], "totem: nowhere.scenario: no such file; scenarios that come with"),
-        (["sim", "ring", "--processors", "1"], "totem: ring.scenario: it names its processors itself"),
+        (
+            ["sim", "ring", "--processors", "1"],
+            "totem: ring.scenario: a scenario says this itself: leave out --processors",
+        ),
         (["sim", "appendix-a", "--processors", "x"], "totem: --processors x: give numbers from 1"),
     ],
 )

@@ -194,6 +194,7 @@ def test_both_survive_the_daemon(stack: ExitStack, tmp_path: Path) -> None:
         (["send", "a,,b", "x"], "totem: group name '' has 0 bytes"),
         (["send", "a\nb", "x"], r"totem: group name 'a\nb': leave out"),
         (["listen", "n" * 101], "totem: group name "),
+        (["listen", ""], "totem: group name '' has 0 bytes: give 1 to 100"),
         (["send", "g", "x", "--file", "y"], "totem: send: give messages or --file, not both"),
         (["send", "g", "--file", "/no/such"], "totem: [Errno 2] No such file or directory: '/no/such'"),
         (["send", "g", "x", "--host", "h:1"], "totem: give --socket or --host, not both"),

@@ -153,6 +153,31 @@ def test_a_check_resolves_the_peers(file: Path, capsys: pytest.CaptureFixture[st
     assert "localhost: 127.0.0.1" in text
 
 
+TLS = 'tls_certificate = "no.pem"\ntls_key = "no.pem"\ntls_authorities = "no.pem"\n'
+
+
+@pytest.mark.parametrize(
+    ("clients", "problem"),
+    [
+        ('users = ["nobody-such"]', 'users = ["nobody-such"]: this host knows no such user'),
+        (f'listen = "127.0.0.1:5410"\n{TLS}', "No such file or directory; give a certificate and its key"),
+    ],
+    ids=["users", "tls"],
+)
+def test_clients_that_could_never_be_let_in_are_found_before_the_ring_is_joined(
+    clients: str, problem: str, file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Otherwise the node joins, finds out, stops, and is started again by its supervisor, for ever."""
+    file.write_text(f"{file.read_text()}[clients]\n{clients}\n")
+    out = tmp_path / "check.json"
+    assert main(["node", "--config", str(file), "--check", "--json", str(out)]) == 1
+    problems = {row["what"]: row["problem"] for row in json.loads(out.read_text())["findings"]}
+    assert problem in problems["clients"]
+    capsys.readouterr()
+    assert main(["node", "--config", str(file)]) == 2
+    assert problem in capsys.readouterr().err
+
+
 def test_a_check_leaves_a_running_nodes_sockets_alone(
     file: Path, served: Callable[[dict[str, Any]], Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -245,7 +270,23 @@ def test_watching_goes_on_until_interrupted(capsys: pytest.CaptureFixture[str]) 
             raise KeyboardInterrupt
 
     assert status_command.watch(Screen(), read, pause) == 0
-    assert "12@1" in capsys.readouterr().out
+    text = capsys.readouterr().out
+    assert [text.count(word) for word in ("nobody answers", "state ", "not operational: gather")] == [1, 2, 1]
+    assert "12@1" in text
+
+
+def test_watching_pauses_as_long_as_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SRP_DEBUG_TIMEOUT of appendix A: seconds between status printouts."""
+    paused: list[float] = []
+
+    def watch(*_: Any, every_s: float) -> int:
+        paused.append(every_s)
+        return 0
+
+    monkeypatch.setattr(status_command, "watch", watch)
+    assert main(["status", "--watch"]) == main(["status", "--watch", "500"]) == 0
+    assert paused == [status_command.WATCH_S, 500.0]
+    assert main(["status", "--watch", "0"]) == 2
 
 
 # Signals and systemd, with a service that only waits

@@ -15,6 +15,7 @@ import pytest
 import totempole
 from recordings import life, write
 from totempole.cli import main, replay_inputs
+from totempole.jitter import jitter
 from totempole.runtime import keyring
 from totempole.runtime.recording import InputRecorder, recording_header
 from totempole.srp.config import RingConfig
@@ -90,7 +91,7 @@ def test_a_difference_exits_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 def test_a_sealed_recording(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     keys = keyring.create(tmp_path / "totem.key")
     header = recording_header(1, RingConfig(), {}, (), [key.id for key in keys.keys])
-    endpoint = Endpoint(1, RingConfig(), {}, frozenset(), keyring=keys)
+    endpoint = Endpoint(1, RingConfig(), {}, frozenset(), keys, jitter(1, {}))
     path = tmp_path / "x"
     with InputRecorder(path, header) as recorder:
         recorder.record("start", 0, (), endpoint.start(0))

@@ -169,6 +169,88 @@ def test_the_events_file_of_the_appendix_with_some_of_its_processors(tmp_path: P
     assert data["simulated_us"] == 94_000_000
 
 
+TWO_NETWORKS = """\
+partition: 400000 63 (1 2) (3)
+partition: 500000 193 (100 101) (104)
+partition: 800000 193 (100 101 104)
+"""
+
+
+@pytest.fixture
+def networks(tmp_path: Path) -> Path:
+    path = tmp_path / "two.events"
+    path.write_text(TWO_NETWORKS)
+    return path
+
+
+def events_run(networks: Path, *options: str) -> Any:
+    file = networks.with_suffix(".json")
+    assert main(["sim", str(networks), *options, "--quick", "--json", str(file)]) == 0
+    return read(file)
+
+
+def test_one_network_of_an_events_file_is_chosen(networks: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sim", str(networks)]) == 2
+    assert "events on networks 63, 193: choose one with --network" in capsys.readouterr().err
+    assert [row["processor"] for row in events_run(networks, "--network", "193")["processors"]] == [
+        "100",
+        "101",
+        "104",
+    ]
+    assert [row["ends in"] for row in events_run(networks, "-n", "63")["processors"]] == ["{1 2}"] * 2 + [
+        "{3}"
+    ]
+    assert main(["sim", str(networks), "-n", "5"]) == 2
+    assert "no events on network 5: give one of 63, 193" in capsys.readouterr().err
+
+
+def test_messages_and_tokens_are_lost_as_the_appendix_says(networks: Path) -> None:
+    """`cmm -m 0.95` loses messages, `cmm -t 0.95` loses tokens, neither loses both."""
+    lost = {
+        letter: events_run(networks, "-n", "63", letter, "0.95")["datagrams"]["lost"]
+        for letter in ("-m", "-t")
+    }
+    assert all(lost.values())
+    assert "lost" not in events_run(networks, "-n", "63", "-m", "1", "-t", "1")["datagrams"]
+
+
+def test_the_packet_drivers_of_an_events_file_have_their_parameters(networks: Path) -> None:
+    """The driver fills the queue up to one window, -w, at a time."""
+    plain, small = (
+        events_run(networks, "-n", "63", *more) for more in ([], ["-w", "20", "-e", "10", "-s", "64"])
+    )
+    assert sum(row["sent"] for row in small["processors"]) * 5 == sum(
+        row["sent"] for row in plain["processors"]
+    )
+
+
+def test_a_processor_halts_at_the_discard_limit(networks: Path) -> None:
+    data = events_run(networks, "-n", "63", "-d", "150")
+    more = events_run(networks, "-n", "63")
+    assert all(150 <= row["delivered"] < 200 for row in data["processors"])
+    assert all(row["delivered"] > 200 for row in more["processors"])
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (["-m", "2"], "'2' is not a probability"),
+        (["-t", "x"], "'x' is not a probability"),
+        (["-d", "0"], "'0': give a whole number of at least 1"),
+    ],
+)
+def test_wrong_parameters_are_named(
+    networks: Path, options: list[str], problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["sim", str(networks), *options]) == 2
+    assert problem in capsys.readouterr().err
+
+
+def test_the_parameters_are_for_events_files(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sim", str(small), "-n", "1", "-m", "0.5"]) == 2
+    assert "leave out --network, --message-reception" in capsys.readouterr().err
+
+
 def test_an_events_file_can_be_insisted_on(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sim", str(small), "--events"]) == 2
     assert "the only event is `partition:`" in capsys.readouterr().err

@@ -13,7 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from totempole.client.endpoint import SOCKET_DEFAULT, Endpoint, Reconnect, Tls, endpoint_of, reconnect_of
+from totempole.client.endpoint import (
+    SOCKET_DEFAULT,
+    Attempts,
+    Endpoint,
+    Reconnect,
+    Tls,
+    endpoint_of,
+    reconnect_of,
+)
 from totempole.client.giving import captured, pieces, pieces_async
 from totempole.errors import SessionError
 
@@ -65,6 +73,18 @@ def test_the_pauses_grow_to_a_bound() -> None:
     assert found[0] == 0.0
     bounds = [0.1, 0.2, 0.4, 0.8, 1.0, 1.0, 1.0, 1.0, 1.0]
     assert all(bound / 2 <= pause <= bound for pause, bound in zip(found[1:], bounds, strict=True))
+
+
+def test_a_connection_that_did_not_last_does_not_start_the_pauses_again() -> None:
+    attempts = Attempts(Reconnect(first_s=0.1, most_s=5.0))
+    assert attempts.next_pause() == 0.0
+    for second in range(5):
+        attempts.opened(second)
+        attempts.lost(second + 0.5)
+        assert attempts.next_pause() >= 0.05 * 2**second
+    attempts.opened(10)
+    attempts.lost(15)
+    assert attempts.next_pause() == 0.0
 
 
 def test_reconnecting_is_a_choice_with_checked_values() -> None:

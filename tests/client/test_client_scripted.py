@@ -18,6 +18,7 @@ from totempole.client import blocking, session
 from totempole.client.endpoint import Reconnect
 from totempole.client.events import Messages, Reconnected, View
 from totempole.client.frames import (
+    FOR_GOOD,
     Bye,
     Credit,
     Done,
@@ -405,6 +406,40 @@ def test_a_session_comes_back_again_and_again(tmp_path: Path, caplog: pytest.Log
             kinds = [type(group.next(LIMIT_S)) for _ in range(3)]
             assert kinds == [View, Reconnected, View]
     assert caplog.text.count("too many clients") == 2
+
+
+@pytest.mark.parametrize("greets", [True, False])
+def test_a_session_that_is_refused_for_good_does_not_come_back(greets: bool, tmp_path: Path) -> None:
+    """In its midst, or when it comes back to a daemon that does not want it any more."""
+
+    def once(daemon: ScriptedDaemon) -> None:
+        daemon.greet()
+        daemon.let_join(1)
+        if greets:
+            daemon.say(Refused(FOR_GOOD, "JOIN malformed"))
+
+    def refuse(daemon: ScriptedDaemon) -> None:
+        daemon.hear(Hello)
+        daemon.say(Refused(FOR_GOOD, "JOIN malformed"))
+
+    scripts = (once,) if greets else (once, refuse)
+
+    async def main() -> None:
+        async with connect(door.path, reconnect=QUICK) as it, it.join("g") as group:
+            assert isinstance(await anext(group), View)
+            with pytest.raises(SessionError, match="JOIN malformed"):
+                await anext(group)
+
+    with Door(tmp_path / "s", *scripts) as door:
+        asyncio.run(main())
+    with (
+        Door(tmp_path / "t", *scripts) as door,
+        blocking.connect(door.path, reconnect=QUICK) as it,
+        it.join("g") as group,
+    ):
+        assert isinstance(group.next(LIMIT_S), View)
+        with pytest.raises(SessionError, match="JOIN malformed"):
+            group.next(LIMIT_S)
 
 
 def test_a_daemon_that_talks_nonsense_is_left(run: Any) -> None:

@@ -296,6 +296,11 @@ def test_what_a_program_may_not_do_is_refused_and_the_session_goes_on(tmp_path: 
         async with member(it.path) as (session, group):
             await refused("joined already", session.join("g").__aenter__)
             await refused("commas", session.join("a,b").__aenter__)
+            await refused("'' has 0 bytes", session.join("").__aenter__)
+            await refused("has 101 bytes", session.join("n" * 101).__aenter__)
+            await refused("'' has 0 bytes", lambda: session.multicast("", b"x"))
+            with pytest.raises(TypeError, match="a group's name is a string, not int"):
+                await session.join(5).__aenter__()  # type: ignore[arg-type]
             await refused("entered once", group.__aenter__)
             await refused("message_bytes_max", lambda: group.multicast(b"x" * 5_000_000))
             await refused("0 groups", lambda: session.multicast([], b"x"))

@@ -15,6 +15,7 @@ import pytest
 from daemon_loop import LIMIT_S, Daemon, daemon
 
 from totempole.client.frames import (
+    FOR_GOOD,
     HEAD,
     AskGroups,
     Done,
@@ -167,7 +168,7 @@ def test_huge_lengths(tmp_path: Path) -> None:
             for length in (2**32 - 1, 2**31, 2 * MIB):
                 last = shout(it, HEAD.pack(length, kind) + bytes(1_000))
                 assert isinstance(last, Refused)
-                assert last.request == 0
+                assert last.request == FOR_GOOD
         it.wait_for(lambda status: status["clients"] == 2)
 
 

@@ -15,6 +15,7 @@ import pytest
 from daemon_loop import Program, daemon
 
 from totempole.client.frames import (
+    FOR_GOOD,
     AskGroups,
     Bye,
     Credit,
@@ -164,22 +165,22 @@ def test_misuse_is_refused_and_the_session_goes_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("frame", "text"),
+    ("frame", "text", "code"),
     [
-        (Send(("g",), b"not a batch"), "not packed as they should be"),
-        (Send(tuple("abcdefghijklmnopqrstuvwxyz"), pack([b"x"])), "groups_per_message_max"),
-        (Send(("g",), pack([bytes(524_288)])), "larger messages go as LARGE"),
-        (Hello("again"), "Hello is out of place"),
+        (Send(("g",), b"not a batch"), "not packed as they should be", 0),
+        (Send(tuple("abcdefghijklmnopqrstuvwxyz"), pack([b"x"])), "groups_per_message_max", 0),
+        (Send(("g",), pack([bytes(524_288)])), "larger messages go as LARGE", FOR_GOOD),
+        (Hello("again"), "Hello is out of place", FOR_GOOD),
     ],
 )
 def test_misuse_that_no_request_names_ends_the_session_with_the_reason(
-    tmp_path: Path, frame: Send, text: str
+    tmp_path: Path, frame: Send, text: str, code: int
 ) -> None:
     with daemon(tmp_path) as it, it.program() as program:
         program.write(frame)
         last = program.last()
         assert isinstance(last, Refused)
-        assert last.request == 0
+        assert last.request == code
         assert text in last.text
 
 

@@ -12,6 +12,7 @@ from totempole.cli.fuzz import SearchReport
 from totempole.cli.mutants import find_mutant
 from totempole.errors import TotemError
 from totempole.sim.fuzz import group_coverage
+from totempole.sim.fuzz.coverage import IDLE_RUN_US
 from totempole.sim.fuzz.group_plan import group_plan
 from totempole.sim.fuzz.mutants import mutated_endpoint
 from totempole.sim.fuzz.plan import CALM_US, plan
@@ -34,7 +35,8 @@ def test_every_plan_has_programs_and_faults_and_a_calm() -> None:
     for seed in range(100):
         steps = group_plan(seed).steps
         assert sum(isinstance(step.action, ProcessAction) for step in steps) > 10, seed
-        assert not [step for step in steps if step.at_us > CALM_US and isinstance(step.action, Fault)], seed
+        late = [step for step in steps if step.at_us > CALM_US and isinstance(step.action, Fault)]
+        assert len(late) == 3 * (group_plan(seed).end_us >= IDLE_RUN_US), seed
 
 
 def test_a_search_counts_what_it_reached_of_groups(capsys: pytest.CaptureFixture[str]) -> None:

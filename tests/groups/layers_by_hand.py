@@ -93,8 +93,8 @@ class ByHand(Order):
         effects: list[Effect] = timer
         return effects
 
-    def leave(self, now_us: int) -> list[Effect]:
-        self.leaving = True
+    def leave(self, now_us: int, *, more_to_come: bool = False) -> list[Effect]:
+        self.leaving = not more_to_come
         return []
 
     def start(self, now_us: int) -> list[Effect]:

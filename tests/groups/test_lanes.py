@@ -153,6 +153,27 @@ def test_a_thousand_busy_lanes_all_have_their_turn() -> None:
     assert seen == set(range(1, 1_001))
 
 
+@given(
+    st.lists(st.integers(1, 200_000), min_size=1, max_size=6),
+    st.sampled_from((512, 3_000, 20_000, 60_000)),
+    st.integers(0, 5),
+    st.sampled_from(Service),
+)
+def test_a_small_unit_waits_for_at_most_a_packet_of_each_lane(
+    large: list[int], packet_bytes: int, already: int, service: Service
+) -> None:
+    """003: large messages travel between small ones, which do not wait for them."""
+    lanes = Lanes(packet_bytes, PARTIAL)
+    for process, size in enumerate(large, 2):
+        lanes.add(unit(process, size))
+    for _ in range(already):
+        lanes.take(EPOCH)
+    small = unit(1, 100, service=service)
+    lanes.add(small)
+    waited = next(at for at, packed in enumerate(packets(lanes)) if small in packed.finished)
+    assert waited <= len(large)
+
+
 def test_a_lane_that_asks_for_another_service_is_not_passed_over_for_ever() -> None:
     """Though whoever comes first in each packet is done with it, and another comes."""
     lanes = Lanes(2_000, PARTIAL)

@@ -456,9 +456,47 @@ def test_a_processor_that_leaves_takes_nothing_more() -> None:
     process = cluster.member(1, "g")
     cluster.run()
     cluster.ask(1, "leave")
-    cluster.multicast(process, "g", b"too late")
+    with pytest.raises(SessionError, match="leaving the ring"):
+        cluster.multicast(process, "g", b"too late")
+    with pytest.raises(SessionError, match="leaving the ring"):
+        cluster.join(process, "h")
+    with pytest.raises(SessionError, match="leaving the ring"):
+        cluster.connect(1, 2)
+    cluster.ask(1, "leave_group", 1, "g")
+    cluster.ask(1, "disconnect", 1)
     cluster.run()
     assert cluster.messages(process) == []
+
+
+# Which view a message is delivered in
+
+
+def test_a_message_that_was_multicast_alone_is_delivered_in_the_next_larger_view() -> None:
+    """docs/groups.md: it is not bound to the view that its sender saw."""
+    cluster = Cluster(2, together=False)
+    first, second = members(cluster)
+    cluster.run()
+    cluster.multicast(first, "g", b"to whom it may concern")
+    cluster.merge()
+    for process in (first, second):
+        view, message = cluster.events[process][-2:]
+        assert isinstance(view, GroupView)
+        assert view.members == (first, second)
+        assert isinstance(message, GroupMessages)
+
+
+def test_the_sides_of_a_partition_may_deliver_a_message_in_different_views() -> None:
+    """docs/groups.md: one side in the last view that both shared, the other in its transitional view."""
+    cluster = Cluster(2)
+    first, second = members(cluster)
+    cluster.forget_events()
+    cluster.multicast(first, "g", b"1")
+    cluster.originate(1)
+    cluster.deliver(1)
+    cluster.change([[1], [2]])
+    kinds = {process: [type(event) for event in cluster.events[process][:2]] for process in (first, second)}
+    assert kinds == {first: [GroupMessages, GroupView], second: [GroupView, GroupMessages]}
+    assert cluster.views(second, "g")[0].kind is ConfigurationKind.TRANSITIONAL
 
 
 # News of safety

@@ -9,6 +9,7 @@ import pytest
 from totempole.effects import Effect, ToProcesses
 from totempole.groups import Batch, GroupConfig, GroupLayer, over_ring, pack
 from totempole.groups.events import BecameSafe, GroupEvent, GroupMessages
+from totempole.jitter import jitter
 from totempole.sim.host import Host
 from totempole.sim.world import World
 from totempole.srp import Endpoint
@@ -19,7 +20,8 @@ from totempole.types import ProcessorId, Service
 def layer(
     me: ProcessorId, config: RingConfig, stable: Mapping[str, int], trace_kinds: frozenset[str]
 ) -> GroupLayer:
-    return over_ring(Endpoint(me, config, stable, trace_kinds), config, GroupConfig(), trace_kinds)
+    endpoint = Endpoint(me, config, stable, trace_kinds, draw=jitter(me, stable))
+    return over_ring(endpoint, config, GroupConfig(), trace_kinds)
 
 
 def world_of(processors: int, config: RingConfig | None = None) -> tuple[World, dict[int, list[GroupEvent]]]:

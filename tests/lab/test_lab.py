@@ -262,6 +262,14 @@ def test_a_cut_is_one_way(lab: Lab, traffic: Traffic) -> None:
 
 
 @needs_lab
+def test_a_cut_of_one_protocol_lets_the_others_pass(lab: Lab, traffic: Traffic) -> None:
+    """Hosts that have never met find each other's hardware address first, by ARP."""
+    lab.cut(1, 2, only="udp")
+    assert traffic.listen(2, 3).send(1, GROUP).got() == {2: [], 3: list(range(200))}
+    assert len(traffic.listen(1).send(2, lab.hosts[1].address).got()[1]) == 200
+
+
+@needs_lab
 def test_a_partition_and_its_end(lab: Lab, traffic: Traffic) -> None:
     lab.partition([[1, 2], [3]])
     assert traffic.listen(2, 3).send(1, GROUP).got() == {2: list(range(200)), 3: []}

@@ -90,6 +90,8 @@ class Lab:
         self, processors: int | Iterable[ProcessorId], config: Any = CALM, *, seed: int = 1, **conditions: Any
     ) -> None:
         self.world = World(seed, processors, config, level="protocol", record_inputs=True, **conditions)
+        for host in self.world.hosts.values():
+            host.heeds_impostors = False
 
     # Running
 
@@ -263,7 +265,11 @@ class Lab:
 
 def decoded(config: RingConfig, datagram: bytes) -> Packet:
     """The packet of a datagram that holds one whole."""
-    return Codec(config.cluster_id, config.ring_kind).decode(datagram[SEGMENT.size :])
+    return packet_of(config, datagram[SEGMENT.size :])
+
+
+def packet_of(config: RingConfig, data: bytes) -> Packet:
+    return Codec(config.cluster_id, config.ring_kind).decode(data)
 
 
 def received(entry: Entry, config: RingConfig = CALM) -> list[Packet]:

@@ -15,7 +15,7 @@ import pytest
 from paperlab import MS, Lab
 
 from totempole.effects import Channel, Transmit
-from totempole.segment.header import SEGMENT
+from totempole.segment.header import SEGMENT, VERSION
 from totempole.sim.load import Arrivals, uniform
 from totempole.srp import RingConfig
 from totempole.types import NO_RING, ProcessorId, RingId, RingKind, Service
@@ -161,7 +161,7 @@ def random_bytes(sample: Sample) -> Iterator[bytes]:
         noise = random.randbytes(random.randint(0, 300))
         yield noise
         total = 40 + len(noise)
-        header = SEGMENT.pack(b"TS", 1, 2, 1, 9, random.randrange(2**32), total, 0)
+        header = SEGMENT.pack(b"TS", VERSION, 2, 1, 1, 9, random.randrange(2**32), total, 0)
         yield header + datagram[SEGMENT.size :][:6] + random.randbytes(34) + noise
 
 
@@ -256,33 +256,33 @@ def forgeries(lab: Lab) -> list[Packet]:
     """Packets with a true check from processors that do not exist, or about rings that do not."""
     ring_id = lab.ring(1).ring_id
     nowhere, future = RingId(2, 99), RingId(ring_id.seq + 10**6, 99)
-    crowd = frozenset(range(100, 159))
+    crowd = frozenset({98, *range(100, 158)})
     message = RegularMessage(
         99, 1, nowhere, 1, 1, Service.SAFE, 10**12, 99, nowhere, (), False, False, b"forged"
     )
-    entries = tuple(CommitEntry(me, NO_RING, 2**60, 2**60, (98, 99)) for me in (*lab.everyone, 99))
+    entries = tuple(CommitEntry(me, NO_RING, 2**60, 2**60, (me, 100)) for me in (*lab.everyone, 99))
     return [
         message,
-        message._replace(ring_id=future, seq=2**62),
+        message._replace(ring_id=future, seq=2**61),
         message._replace(recovered=True),
-        message._replace(ring_id=ring_id, seq=2**62, sender=1, src_sender=1, timestamp=5),
-        RegularToken(99, 1, nowhere, 2**62, 2**62, 2**62),
-        RegularToken(99, 1, future, 2**62, 2**62, 0, 99),
-        RegularToken(99, 1, ring_id, 0, 2**62, 2**62),
+        message._replace(ring_id=ring_id, seq=2**61, sender=1, src_sender=1, timestamp=5),
+        RegularToken(99, 1, nowhere, 2**61, 2**61, 2**61),
+        RegularToken(99, 1, future, 2**61, 2**61, 0, 99),
+        RegularToken(99, 1, ring_id, 0, 2**61, 2**61),
         Join(99, 1, 1, 0, 0, frozenset({99}), frozenset(), 0),
         Join(99, 1, 2, 0, 0, frozenset({1, 2, 3, 4, 99}), frozenset({2, 3}), 7),
         Join(99, 1, 3, 8, 8, frozenset({1, 2, 3, 4, 99}), frozenset({1, 2, 3, 4}), 7),
         Join(98, 1, 1, 8, 8, crowd, frozenset(), 7),
-        Join(97, 1, 1, 8, 8, frozenset(), frozenset({97}), 7),
-        CommitToken(99, 1, 1, future, 0, 0, 0, entries),
+        Join(97, 1, 1, 8, 8, frozenset({1, 97}), frozenset({1}), 7),
+        CommitToken(99, 1, 1, RingId(future.seq, 1), 0, 0, 0, entries),
         CommitToken(99, 1, 1, ring_id, 1, 0, 0, entries),
-        NullMessage(99, 1, nowhere),
-        NullMessage(96, 1, future),
-        Leave(99, 1, ring_id),
-        Leave(2, 1, nowhere),
-        Leave(3, 10**6, ring_id),
-        Wake(99, 1, ring_id),
-        Wake(2, 1, future),
+        NullMessage(99, 1, 1, nowhere),
+        NullMessage(96, 1, 1, future),
+        Leave(99, 1, 1, ring_id),
+        Leave(2, 1, 1, nowhere),
+        Leave(3, 10**6, 1, ring_id),
+        Wake(99, 1, 1, ring_id),
+        Wake(2, 1, 1, future),
     ]
 
 

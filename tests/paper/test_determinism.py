@@ -17,8 +17,8 @@ from totempole.sim.script_runner import run
 from totempole.trace.digest import trace_digest
 from totempole.types import RingKind
 
-SEEDS = (2, 5)
-"""Even seeds run the classic ring, odd ones the accelerated."""
+SEEDS = (2, 7)
+"""Even seeds run the classic ring, odd ones the accelerated. Neither is sealed: a replay would need keys."""
 
 PROGRAM = """
 from totempole.sim.fuzz.plan import plan

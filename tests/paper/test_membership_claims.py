@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -30,9 +31,11 @@ SLOW_DISK = DiskSpeed(latency_us=(20 * MS, 20 * MS))
 """Slow enough for a test to look at the Commit state."""
 
 
-def foreign_message(sender: ProcessorId, ring_id: RingId, recovered: bool = False) -> RegularMessage:
+def foreign_message(
+    sender: ProcessorId, ring_id: RingId, recovered: bool = False, seq: int = 1
+) -> RegularMessage:
     return RegularMessage(
-        sender, 1, ring_id, 1, 1, Service.AGREED, 1, sender, ring_id, (), False, recovered, b"from afar"
+        sender, 1, ring_id, seq, seq, Service.AGREED, 1, sender, ring_id, (), False, recovered, b"from afar"
     )
 
 
@@ -520,7 +523,7 @@ def test_the_old_rings_token_is_discarded_in_gather_and_commit(state: State) -> 
     """§4.2: after the shift to Gather, and in Commit, regular tokens are discarded."""
     lab = in_state(state)
     ring = lab.ring(1)
-    (entry,) = lab.inject(1, RegularToken(3, 1, ring.ring_id, 10**6, 0, 0))
+    (entry,) = lab.inject(1, RegularToken(ring.predecessor, 1, ring.ring_id, ring.my_token_seq + 1, 0, 0))
     assert entry.packets == []
     assert lab.details("drop", 1)[-1] == f"RegularToken in {state.name.lower()}"
 
@@ -538,7 +541,7 @@ def test_messages_of_a_recovering_ring_disturb_nobody() -> None:
     lab = Lab(2).form()
     lab.inject(1, foreign_message(9, RingId(400, 9), recovered=True))
     assert lab.state(1) is State.OPERATIONAL
-    lab.inject(1, foreign_message(9, RingId(400, 9)))
+    lab.inject(1, foreign_message(9, RingId(400, 9), seq=2))
     assert lab.state(1) is State.GATHER
 
 
@@ -588,6 +591,35 @@ def test_one_that_leaves_sees_its_messages_delivered_first() -> None:
     lab.until_rings([1, 3])
     for me in lab.everyone:
         assert [(d.origin, d.configuration) for d in lab.delivered(me)] == [(2, ring_id)] * 20
+
+
+@pytest.mark.parametrize("kind", RingKind)
+@pytest.mark.parametrize("loss", [0.0, 0.1])
+@pytest.mark.parametrize("later_us", [0, 170, 330, 490])
+def test_one_that_leaves_delivers_every_safe_message_that_it_acknowledged(
+    later_us: int, loss: float, kind: RingKind
+) -> None:
+    """§3.3: a message that is safe in a regular configuration is delivered by all its members, or they fail.
+    A leave is no failure, though the others go on sending."""
+    lab = Lab(3, replace(CALM, ring_kind=kind), condition=Condition(loss=loss)).form()
+    ring_id = lab.ring(1).ring_id
+    since_us = lab.mark
+    for _ in range(30):
+        for me in (1, 3):
+            lab.send(me, 2, Service.SAFE)
+        lab.run(200)
+    lab.run(later_us)
+    lab.world.leave(2)
+    for _ in range(30):
+        for me in (1, 3):
+            lab.send(me, 2, Service.SAFE)
+        lab.run(200)
+    lab.until(lambda: not lab.world.hosts[2].alive, within_us=CALM.leave_us - MS)
+    lab.run(200 * MS)
+    for me in (1, 3):
+        safe = [d.message for d in lab.delivered(me, since_us) if d.configuration == ring_id]
+        assert safe
+        assert set(safe) <= {d.message for d in lab.delivered(2, since_us)}
 
 
 def test_an_idle_rings_token_slows_down() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from paperlab import BUSY, MS, Entry, Lab, decoded, seqs
+from paperlab import BUSY, MS, Entry, Lab, packet_of, seqs
 
 from totempole.effects import Deliver, InstallConfiguration
 from totempole.srp import RingConfig
@@ -50,7 +50,7 @@ def rebroadcast(lab: Lab, since_us: int) -> list[RegularMessage]:
 def old_messages(lab: Lab, messages: list[RegularMessage]) -> list[RegularMessage]:
     """What is inside rebroadcast messages."""
     config = lab.world.hosts[1].config
-    inside = [decoded(config, bytes(32) + message.contents) for message in messages]
+    inside = [packet_of(config, message.contents) for message in messages]
     return [message for message in inside if isinstance(message, RegularMessage)]
 
 

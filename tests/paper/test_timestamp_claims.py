@@ -75,8 +75,9 @@ def test_a_processor_follows_the_timestamps_it_receives() -> None:
     lab = Lab(3).form()
     ring_id = lab.ring(1).ring_id
     far = lab.machine(2)._ordering.clock.now + 5_000
+    # One with a gap below it: the ring's own messages take the places from 1 on.
     message = RegularMessage(
-        1, 1, ring_id, 1, 1, Service.AGREED, far, 1, ring_id, (), False, False, b"ahead of its time"
+        1, 1, ring_id, 100, 1, Service.AGREED, far, 1, ring_id, (), False, False, b"ahead of its time"
     )
     lab.inject(2, message)
     assert lab.machine(2)._ordering.clock.now == far

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from loopback import LIMIT_S, wait_until
 
-from totempole.runtime.addresses import LEARNED_MAX, STRANGER_US, AddressBook, Resolver
+from totempole.learned_addresses import LEARNED_MAX, STRANGER_US
+from totempole.runtime.addresses import AddressBook, Resolver
 from totempole.runtime.config import NetworkConfig, Peer
 from totempole.runtime.sockets import Address
 

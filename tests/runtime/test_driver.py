@@ -23,10 +23,12 @@ from totempole.errors import (
     ConfigurationError,
     NetworkAbsentError,
     NetworkError,
+    NumberInUseError,
     SessionError,
     StorageError,
 )
 from totempole.groups import pack
+from totempole.identity import LIVES_MAX, PROBATION_US
 from totempole.runtime import driver as driver_module
 from totempole.runtime import keyring
 from totempole.runtime import sockets as sockets_module
@@ -38,6 +40,7 @@ from totempole.runtime.sockets import Read, Sockets
 from totempole.runtime.storage import Storage
 from totempole.segment import Burst, Cutter
 from totempole.srp.config import RingConfig
+from totempole.srp.endpoint import GIVE_WAY_MAX
 from totempole.types import NO_RING, MessageId, OrderKey, RingId, RingKind, Service
 from totempole.wire import Codec
 from totempole.wire.packets import Join, RegularMessage
@@ -269,6 +272,41 @@ def test_what_was_accepted_is_delivered_before_leaving(place: Place, tmp_path: P
         assert members[1].messages == messages
 
 
+def test_one_that_leaves_before_all_is_sent_says_how_much_may_be_lost(place: Place, tmp_path: Path) -> None:
+    """The ring stands still, for the other member has died: `leave_us` is over before that is noticed."""
+    ring = replace(PATIENT, leave_us=100_000)
+    with started(*[node_config(place, me, tmp_path, ring=ring) for me in (1, 2)]) as members:
+        wait_for_ring(*members)
+        members[1].stop()
+
+        def send_and_leave() -> None:
+            driver = members[0].driver
+            driver.feed("connect", 1)
+            driver.feed("multicast", 1, ("g",), pack([b"last words"]), Service.SAFE)
+            driver.leave()
+
+        members[0].driver.call(send_and_leave)
+        assert members[0].end() is None
+        assert members[0].logged("leave_us was over before all was sent")
+        assert members[0].logged("may be lost", "messages=1 packets=1")
+
+
+def test_what_waits_in_the_outbox_when_leave_us_is_over_is_told_too(place: Place, tmp_path: Path) -> None:
+    ring = replace(PATIENT, leave_us=50_000)
+    with started(*[node_config(place, me, tmp_path, ring=ring) for me in (1, 2)]) as members:
+        wait_for_ring(*members)
+        members[1].stop()
+
+        def send_and_leave() -> None:
+            assert members[0].driver.send([bytes(30_000)] * 2_000)
+            members[0].driver.leave()
+
+        members[0].driver.call(send_and_leave)
+        assert members[0].end() is None
+        (line,) = members[0].logged("may be lost")
+        assert int(line.split("messages=")[1].split()[0]) > 1_000
+
+
 def test_one_that_stops_at_once_says_nothing(place: Place, tmp_path: Path) -> None:
     with started(node_config(place, 1, tmp_path)) as (member,):
         wait_for_ring(member)
@@ -416,20 +454,21 @@ def test_effects_behind_the_failure_are_not_executed(
 # Others on the network
 
 
-@pytest.mark.parametrize("later_s", [0, 1_000])
+@pytest.mark.parametrize("later_s", [-5, 0, 1_000])
 def test_the_newcomer_with_a_number_in_use_gives_way(place: Place, tmp_path: Path, later_s: int) -> None:
     """However much later it was installed: its first incarnation is taken from the wall clock."""
     Storage.open(tmp_path / "double", 1, 1, wall_clock=lambda: time.time() + later_s).close()
     with started(*[node_config(place, me, tmp_path) for me in (1, 2)]) as members:
         wait_for_ring(*members)
         for member in members:
-            member.driver.started_us -= driver_module.PROBATION_US
+            member.driver.started_us -= PROBATION_US
         with started(node_config(place, 3, tmp_path, processor=1, named="double")) as (double,):
             error = double.end()
             assert isinstance(error, NetworkError)
             assert f"processor = 1: the node at {place.address(1)} has this number already" in str(error)
             assert double.logged("another node uses this processor's number")
-        if double.kinds:  # else it has said nothing yet
+        # Else it has said nothing yet; or, in the same second, only what the true one has said to the byte.
+        if double.kinds and later_s:
             wait_until(
                 lambda: members[0].logged("another node uses this processor's number", place.address(3))
             )
@@ -443,7 +482,7 @@ def test_the_first_words_of_a_double_do_not_part_the_ring(place: Place, tmp_path
     """A double whose incarnation is higher has spoken once, and is gone: the true one is still heard."""
     with started(*[node_config(place, me, tmp_path) for me in (1, 2)]) as members:
         wait_for_ring(*members)
-        members[0].driver.started_us -= driver_module.PROBATION_US
+        members[0].driver.started_us -= PROBATION_US
         words = cut(a_join(1)._replace(incarnation=2**31))
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as double:
             double.bind((place.address(3), place.port))
@@ -474,9 +513,48 @@ def test_of_two_old_nodes_with_one_number_one_gives_way(
         assert "give each node a number of its own" in str(given_way.error)
         wait_for_ring(stays, two)
         for member in members:
-            assert len(member.logged("starting a new life")) <= driver_module.LIVES_MAX
+            assert len(member.logged("starting a new life")) <= LIVES_MAX
         stays.send(b"still here")
         wait_for_messages(1, stays, two)
+
+
+@pytest.mark.parametrize("age_us", [0, 10 * PROBATION_US], ids=["young", "old"])
+def test_echoes_do_not_stop_a_sealed_node(place: Place, tmp_path: Path, age_us: int) -> None:
+    """A stranger without the key sends a node's own packets back to it, from another address."""
+    keyring.create(tmp_path / "totem.key")
+    settings = {"security": SecurityConfig(key_file=tmp_path / "totem.key"), **mesh_of(place, 3)}
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
+        stranger.bind((place.address(3), place.port))
+        stranger.settimeout(10)
+        with started(node_config(place, 1, tmp_path, **settings)) as (member,):
+            driver = member.driver
+            driver.started_us -= age_us
+            for _ in range(6):
+                stranger.sendto(stranger.recv(65_536), driver.sockets.own)
+            wait_until(lambda: driver.endpoint.dropped["echo of our own"] >= 6)
+            assert member.running
+            assert set(driver.endpoint.dropped) == {"echo of our own"}
+            assert not member.logged("another node uses this processor's number")
+            assert not member.logged("starting a new life")
+            wait_until(lambda: member.logged("packets dropped", "echo of our own"))
+
+
+def test_recordings_of_a_lost_life_do_not_keep_a_node_away(place: Place, tmp_path: Path) -> None:
+    """It gives way a few times, because its number may be in use; then it starts."""
+    config = node_config(place, 1, tmp_path, **mesh_of(place, 3))
+    recorded = cut(a_join(1)._replace(incarnation=7))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
+        stranger.bind((place.address(3), place.port))
+        for _ in range(GIVE_WAY_MAX):
+            with started(config) as (member,):
+                stranger.sendto(recorded, member.driver.sockets.own)
+                error = member.end()
+                assert isinstance(error, NumberInUseError)
+                assert error.may_pass
+        with started(config) as (member,):
+            stranger.sendto(recorded, member.driver.sockets.own)
+            wait_until(lambda: member.driver.endpoint.dropped["echo of our own"])
+            wait_for_ring(member)
 
 
 def test_a_member_of_a_mesh_without_an_address_is_named(place: Place, tmp_path: Path) -> None:
@@ -489,6 +567,15 @@ def test_a_member_of_a_mesh_without_an_address_is_named(place: Place, tmp_path: 
                 or three.logged("cannot be reached", "processor 2")
             )
         )
+
+
+def test_settings_that_differ_are_named_and_the_ring_forms(place: Place, tmp_path: Path) -> None:
+    other = replace(PATIENT, members_max=PATIENT.members_max - 1)
+    configs = [node_config(place, 1, tmp_path), node_config(place, 2, tmp_path, ring=other)]
+    with started(*configs) as members:
+        wait_for_ring(*members)
+        wait_until(lambda: members[0].logged("another node has another setting", "members_max", "node=2"))
+        wait_until(lambda: members[1].logged("another node has another setting", "members_max", "node=1"))
 
 
 def strangers(place: Place, tmp_path: Path) -> dict[str, NodeConfig]:
@@ -547,7 +634,8 @@ def test_the_log_names_who_sent_what_was_dropped(place: Place, tmp_path: Path) -
 
         def take_junk_then_a_members_words() -> None:
             driver._receive(Read(b"junk", 0, (place.address(9), 9)))
-            driver._receive(Read(cut(a_join(2)), 0, members[1].driver.sockets.own))
+            words = a_join(2)._replace(incarnation=members[1].driver.endpoint.incarnation)
+            driver._receive(Read(cut(words), 0, members[1].driver.sockets.own))
             driver._report_drops()
 
         driver.call(take_junk_then_a_members_words)

@@ -20,6 +20,7 @@ from recordings import header_of, life, write
 from totempole.effects import CancelTimer, Channel, Deliver, Effect, SetTimer, Transmit
 from totempole.errors import ConfigurationError, TraceError
 from totempole.groups import GroupLayer, over_ring
+from totempole.jitter import jitter
 from totempole.runtime import recording
 from totempole.runtime.recording import (
     METHODS,
@@ -132,7 +133,7 @@ def test_the_protocol_has_every_method() -> None:
 # The digest of effects
 
 RING = RingId(4, 1)
-PACKET = NullMessage(1, 1, RING)
+PACKET = NullMessage(1, 1, 1, RING)
 EFFECTS: list[Effect] = [
     Transmit(None, Channel.DATA, (Burst(b"datagram", 1_400),), PACKET),
     SetTimer(Timer.JOIN, 17),
@@ -158,7 +159,7 @@ def test_the_digest_tells_effects_apart() -> None:
 
 
 def test_the_packet_for_traces_does_not_count() -> None:
-    other = EFFECTS[0]._replace(packet=NullMessage(2, 2, RING))  # type: ignore[call-arg]
+    other = EFFECTS[0]._replace(packet=NullMessage(2, 2, 1, RING))  # type: ignore[call-arg]
     assert effects_digest([other]) == effects_digest(EFFECTS[:1])
 
 
@@ -222,7 +223,8 @@ def test_a_protocol_that_raises_differs_there(path: Path) -> None:
 
     def make(header: RecordingHeader) -> GroupLayer:
         config, kinds = header.config, header.trace_kinds
-        broken = Broken(header.processor, config, header.stable, kinds)
+        draw = jitter(header.processor, header.stable)
+        broken = Broken(header.processor, config, header.stable, kinds, draw=draw)
         return over_ring(broken, config, header.groups, kinds)
 
     report = replay(path, make)

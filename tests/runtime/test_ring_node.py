@@ -7,6 +7,7 @@ import gc
 import json
 import os
 import signal
+import socket
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, suppress
@@ -18,7 +19,7 @@ import pytest
 from loopback import LIMIT_S, Place, a_place, wait_until
 from members import PATIENT, node_config
 
-from totempole import Node, RingNode, RingView
+from totempole import Group, Node, RingNode, RingView, State
 from totempole.client.session import Session
 from totempole.effects import Deliver
 from totempole.errors import ConfigurationError, NetworkError, SessionError, StorageError, TotemError
@@ -30,6 +31,7 @@ from totempole.runtime.config import SecurityConfig
 from totempole.runtime.driver import Driver
 from totempole.runtime.frames import FRAME_BYTES_MAX
 from totempole.runtime.hosting import Relay
+from totempole.runtime.ring_node import Placement
 from totempole.runtime.storage import Storage
 from totempole.types import NO_RING, MessageId, OrderKey, RingId, Service
 
@@ -367,6 +369,49 @@ def test_giving_up_while_the_node_opens(
 
     run(program())
     Storage.open(config.directory, 1, 1).close()  # the lock is free again
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+def test_a_node_that_starts_again_gets_the_state_of_the_others(
+    place: Place, tmp_path: Path, placement: Placement
+) -> None:
+    """It joins its groups when it has met the others, not before: alone it would begin with nothing."""
+    one, two = (node_config(place, me, tmp_path) for me in (1, 2))
+
+    async def state_at_two() -> bytes | None:
+        async with Node(two, placement=placement) as session, session.join("g", want_state=True) as group:
+            async for event in group:
+                if isinstance(event, State):
+                    return event.data
+        raise AssertionError("no state")
+
+    async def serve(group: Group) -> None:
+        async for _ in group:
+            pass
+
+    async def program() -> None:
+        async with Node(one) as session, session.join("g", state=lambda: b"what was") as group:
+            serving = asyncio.create_task(serve(group))
+            for _ in range(2):
+                assert await state_at_two() == b"what was"
+            serving.cancel()
+
+    run(program())
+
+
+def test_giving_up_before_the_node_has_settled_ends_the_session(place: Place, tmp_path: Path) -> None:
+    config = node_config(place, 1, tmp_path)
+
+    async def program() -> None:
+        ours, theirs = socket.socketpair()
+        node = RingNode(config)
+        await node.start_with(theirs)
+        leaving = asyncio.create_task(node.__aexit__(None, None, None))
+        with pytest.raises(SessionError, match="leaves the ring"):
+            await Session.over(ours).__aenter__()
+        await leaving
+
+    run(program())
 
 
 def test_giving_up_while_the_session_begins_stops_the_node(

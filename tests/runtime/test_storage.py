@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 import totempole
 from totempole.errors import StorageError, StorageFullError, TotemError
 from totempole.runtime import storage as storage_module
-from totempole.runtime.storage import DATABASE, EPOCH_S, LOCK, WRITES_MAX, Storage, StorageWriter
+from totempole.runtime.storage import DATABASE, LOCK, WRITES_MAX, Storage, StorageWriter
+from totempole.srp.stable import EPOCH_S, first_numbers
 
 NOW_S = EPOCH_S + 200_000_000
 ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
@@ -55,11 +56,73 @@ def directory(tmp_path: Path) -> Path:
 # The ordinary
 
 
-def test_the_first_start_takes_its_incarnation_from_the_wall_clock(tmp_path: Path) -> None:
+FIRST = first_numbers(200_000_000)
+
+
+def test_the_first_start_takes_its_numbers_from_the_wall_clock(tmp_path: Path) -> None:
     place = tmp_path / "a" / "b"
-    assert stored(place) == {"incarnation": 200_000_000}
+    assert stored(place) == FIRST
     with Storage.open(place, 7, 1, wall_clock=lambda: NOW_S + 5) as storage:
-        assert storage.values == {"incarnation": 200_000_000}
+        assert storage.values == FIRST
+        assert not storage.lost
+
+
+def test_first_numbers_are_above_what_a_former_life_can_have_used() -> None:
+    """A second later each has gone up by more than a cluster uses in that second."""
+    later = first_numbers(200_000_001)
+    gained = {name: later[name] - FIRST[name] for name in FIRST}
+    assert gained == {"incarnation": 1, "ring_seq": 4 * 64, "timestamp": 2**20}
+    assert FIRST["ring_seq"] % 4 == 0
+    assert "future_ring_seq" not in FIRST
+
+
+LIFE = {"incarnation": 9, "ring_seq": 40, "future_ring_seq": 44, "timestamp": 500}
+
+
+def test_a_database_that_is_gone_is_begun_anew_by_the_clock(tmp_path: Path) -> None:
+    with opened(tmp_path) as storage:
+        storage.write(LIFE)
+    (tmp_path / DATABASE).unlink()
+    with opened(tmp_path) as storage:
+        assert storage.values == FIRST
+        assert storage.lost
+    with opened(tmp_path) as storage:
+        assert not storage.lost
+
+
+@pytest.mark.parametrize("name", sorted(set(LIFE) - {"future_ring_seq"}))
+def test_a_life_with_a_number_missing_is_refused(tmp_path: Path, name: str) -> None:
+    with opened(tmp_path) as storage:
+        storage.write(LIFE)
+        forget(storage, name)
+    refused(tmp_path, rf"is damaged \({name} is missing\) and was left as it is")
+
+
+@pytest.mark.parametrize("name", sorted(FIRST))
+def test_a_number_missing_before_the_first_life_is_taken_from_the_clock(tmp_path: Path, name: str) -> None:
+    """A directory that an earlier version has made, and never used, holds an incarnation only."""
+    with opened(tmp_path) as storage:
+        forget(storage, name)
+    with Storage.open(tmp_path, 7, 1, wall_clock=lambda: NOW_S + 5) as storage:
+        assert storage.values == FIRST | {name: first_numbers(200_000_005)[name]}
+    assert stored(tmp_path) == storage.values
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("ring_seq", 2**62), ("timestamp", -1), ("incarnation", 2**32), ("timestamp", 2**64)]
+)
+def test_a_number_beyond_its_range_is_refused(tmp_path: Path, name: str, value: int) -> None:
+    with opened(tmp_path) as storage:
+        storage.write(LIFE | {name: value})
+    refused(tmp_path, f"{name} = {value} is beyond its range")
+
+
+def forget(storage: Storage, name: str) -> None:
+    """Takes a number away, and makes the checksum fit."""
+    database = storage._database
+    database.execute("DELETE FROM kv WHERE name = ?", (name,))
+    del storage.values[name]
+    database.execute("UPDATE identity SET checksum = ?", (storage_module._checksum(storage.values),))
 
 
 @pytest.mark.parametrize("now_s", [0, EPOCH_S, 2**40])
@@ -67,15 +130,15 @@ def test_a_first_start_by_a_wrong_clock_is_refused_and_leaves_nothing(tmp_path: 
     with pytest.raises(StorageError, match=r"the wall clock says .*: set the clock"):
         Storage.open(tmp_path, 7, 1, wall_clock=lambda: now_s)
     assert not (tmp_path / DATABASE).exists()
-    assert stored(tmp_path) == {"incarnation": 200_000_000}
+    assert stored(tmp_path) == FIRST
 
 
 def test_what_is_written_is_there_after_reopening(tmp_path: Path) -> None:
     with opened(tmp_path) as storage:
         storage.write({"ring_seq": 4, "incarnation": 9})
         storage.write({"ring_seq": 8})
-        assert storage.values == {"ring_seq": 8, "incarnation": 9}
-    assert stored(tmp_path) == {"ring_seq": 8, "incarnation": 9}
+        assert storage.values == FIRST | {"ring_seq": 8, "incarnation": 9}
+    assert stored(tmp_path) == FIRST | {"ring_seq": 8, "incarnation": 9}
 
 
 @given(values=st.dictionaries(st.text(), st.integers(-(2**70), 2**70), max_size=8))
@@ -252,7 +315,7 @@ def test_a_log_without_its_database(directory: Path) -> None:
 
 def test_a_first_start_that_was_cut_off_is_begun_again(tmp_path: Path) -> None:
     (tmp_path / f"{DATABASE}.new").write_bytes(b"half of a datab")
-    assert stored(tmp_path) == {"incarnation": 200_000_000}
+    assert stored(tmp_path) == FIRST
     assert not (tmp_path / f"{DATABASE}.new").exists()
 
 
@@ -286,7 +349,7 @@ def fill(place: Path) -> Path:
 
 def write_for_ever(storage: Storage) -> None:
     for number in count(1):
-        storage.write({"ring_seq": number, "twice": 2 * number, "text " + "x" * number: 1})
+        storage.write({"written": number, "twice": 2 * number, "text " + "x" * number: 1})
 
 
 def test_a_full_disk_fails_the_write_and_all_after_it(small_disk: Path) -> None:
@@ -295,20 +358,20 @@ def test_a_full_disk_fails_the_write_and_all_after_it(small_disk: Path) -> None:
     full = "the disk is full and the write did not take place: free some space"
     with pytest.raises(StorageFullError, match=full):
         write_for_ever(storage)
-    written = storage.values.get("ring_seq", 0)
+    written = storage.values.get("written", 0)
     with pytest.raises(StorageError, match="an earlier write failed"):
-        storage.write({"ring_seq": 1})
+        storage.write({"written": 1})
     storage.close()
     ballast.unlink()
     values = stored(small_disk)
-    assert (values.get("ring_seq", 0), values.get("twice", 0)) == (written, 2 * written)
+    assert (values.get("written", 0), values.get("twice", 0)) == (written, 2 * written)
 
 
 def test_a_full_disk_at_the_first_start(small_disk: Path) -> None:
     ballast = fill(small_disk)
     refused(small_disk, "the disk is full")
     ballast.unlink()
-    assert stored(small_disk) == {"incarnation": 200_000_000}
+    assert stored(small_disk) == FIRST
 
 
 def write_thrice(place: Path) -> int:
@@ -316,7 +379,7 @@ def write_thrice(place: Path) -> int:
     acknowledged = 0
     with suppress_full_disk(), opened(place) as storage:
         for number in range(1, 4):
-            storage.write({"ring_seq": number})
+            storage.write({"written": number})
             acknowledged = number
     return acknowledged
 
@@ -342,7 +405,7 @@ def test_wherever_the_room_runs_out_nothing_acknowledged_is_lost(small_disk: Pat
         acknowledged = write_thrice(place)
         found.add(acknowledged)
         ballast.unlink()
-        assert stored(place).get("ring_seq", 0) == acknowledged
+        assert stored(place).get("written", 0) == acknowledged
         for file in place.iterdir():
             file.unlink()
         place.rmdir()
@@ -378,9 +441,9 @@ import os, sys
 from pathlib import Path
 from totempole.runtime.storage import Storage, StorageWriter
 storage = Storage.open(Path(sys.argv[1]), 7, 1)
-first = storage.values.get("ring_seq", 0) + 1
+first = storage.values.get("written", 0) + 1
 def values(number):
-    return {"ring_seq": number, "minus": -number, "square": number * number}
+    return {"written": number, "minus": -number, "square": number * number}
 def tell(number):
     os.write(1, b"%d\\n" % number)
 if sys.argv[2] == "direct":
@@ -415,7 +478,7 @@ def test_a_killed_writer_has_what_it_acknowledged_and_a_whole_number_of_writes(
                 acknowledged = int(line)
         assert writer.returncode == -signal.SIGKILL
         values = stored(tmp_path)
-        number = values["ring_seq"]
+        number = values["written"]
         assert number >= acknowledged
         assert (values["minus"], values["square"]) == (-number, number * number)
 
@@ -461,16 +524,16 @@ def slow(tmp_path: Path) -> Iterator[SlowStorage]:
 def test_what_queued_up_is_one_transaction(slow: SlowStorage) -> None:
     told = Told()
     writer = StorageWriter(slow, told.tickets.append, told.on_failed)
-    writer.submit(1, {"ring_seq": 1})
+    writer.submit(1, {"written": 1})
     assert slow.begun.wait(60)
     for ticket in range(2, 10):
-        writer.submit(ticket, {"ring_seq": ticket, f"of {ticket}": 0})
+        writer.submit(ticket, {"written": ticket, f"of {ticket}": 0})
     assert told.tickets == []
     slow.go.set()
     writer.close()
     assert told.tickets == list(range(1, 10))
     assert len(slow.batches) == 2
-    assert slow.values["ring_seq"] == 9
+    assert slow.values["written"] == 9
     assert told.errors == []
 
 
@@ -478,13 +541,13 @@ def test_it_holds_so_many_writes_and_no_more(slow: SlowStorage) -> None:
     told = Told()
     writer = StorageWriter(slow, told.tickets.append, told.on_failed)
     for ticket in range(WRITES_MAX):
-        writer.submit(ticket, {"ring_seq": ticket})
+        writer.submit(ticket, {"written": ticket})
     with pytest.raises(StorageError, match=f"{WRITES_MAX} writes wait for the disk"):
-        writer.submit(WRITES_MAX, {"ring_seq": WRITES_MAX})
+        writer.submit(WRITES_MAX, {"written": WRITES_MAX})
     slow.go.set()
     writer.close()
     assert told.tickets == list(range(WRITES_MAX))
-    assert slow.values["ring_seq"] == WRITES_MAX - 1
+    assert slow.values["written"] == WRITES_MAX - 1
 
 
 def test_closing_drains_and_then_refuses(tmp_path: Path) -> None:
@@ -492,13 +555,13 @@ def test_closing_drains_and_then_refuses(tmp_path: Path) -> None:
     with opened(tmp_path) as storage:
         writer = StorageWriter(storage, told.tickets.append, told.on_failed)
         for ticket in range(30):
-            writer.submit(ticket, {"ring_seq": ticket})
+            writer.submit(ticket, {"written": ticket})
         writer.close()
         writer.close()
         assert told.tickets == list(range(30))
         with pytest.raises(StorageError, match="the writer is closed"):
             writer.submit(30, {})
-    assert stored(tmp_path)["ring_seq"] == 29
+    assert stored(tmp_path)["written"] == 29
 
 
 def test_a_failure_is_told_once_and_nothing_is_acknowledged_after_it(slow: SlowStorage) -> None:
@@ -507,14 +570,14 @@ def test_a_failure_is_told_once_and_nothing_is_acknowledged_after_it(slow: SlowS
     slow._database.execute("PRAGMA max_page_count=1")  # SQLite's own full disk
     writer.submit(1, {"text " + "x" * 9_000: 1})
     assert slow.begun.wait(60)
-    writer.submit(2, {"ring_seq": 2})
+    writer.submit(2, {"written": 2})
     slow.go.set()
     assert told.failed.wait(60)
     with pytest.raises(StorageError, match=r"an earlier write failed .*the disk is full"):
-        writer.submit(3, {"ring_seq": 3})
+        writer.submit(3, {"written": 3})
     writer.close()
     assert (told.tickets, len(told.errors)) == ([], 1)
-    assert "ring_seq" not in slow.values
+    assert "written" not in slow.values
 
 
 def test_a_callback_that_raises_stops_the_writer_aloud(tmp_path: Path) -> None:
@@ -525,7 +588,7 @@ def test_a_callback_that_raises_stops_the_writer_aloud(tmp_path: Path) -> None:
 
     with opened(tmp_path) as storage:
         writer = StorageWriter(storage, broken, told.on_failed)
-        writer.submit(1, {"ring_seq": 1})
+        writer.submit(1, {"written": 1})
         assert told.failed.wait(60)
         writer.close()
     assert "the writer stopped: ZeroDivisionError: in the callback" in str(told.errors[0])

@@ -11,7 +11,15 @@ from strategies import SAMPLES, byte_ranges
 from totempole.errors import CodecError
 from totempole.segment import Cutter, NotNeighbours, PacketName, Reassembler
 from totempole.segment.cutter import cut as cut_bursts
-from totempole.segment.header import MAGIC, PACKET_TOTAL_MAX, SEGMENT, VERSION, NameKind, data_name
+from totempole.segment.header import (
+    CLUSTER_DEFAULT,
+    MAGIC,
+    PACKET_TOTAL_MAX,
+    SEGMENT,
+    VERSION,
+    NameKind,
+    data_name,
+)
 from totempole.segment.reassembler import (
     COMPLETED_MAX,
     PARTIALS_MAX,
@@ -43,7 +51,8 @@ def datagrams(bursts) -> list[bytes]:
 
 
 def segment(total: int, offset: int, piece: bytes, name: PacketName = NAME) -> bytes:
-    return SEGMENT.pack(MAGIC, VERSION, *name, total, offset) + piece
+    kind, *rest = name
+    return SEGMENT.pack(MAGIC, VERSION, kind, CLUSTER_DEFAULT, *rest, total, offset) + piece
 
 
 def feed(reassembler: Reassembler, segments) -> list[tuple[PacketName, bytes]]:
@@ -232,7 +241,8 @@ def test_the_smallest_segments_of_the_largest_packet_may_lose_every_second_one()
 JUNK = {
     "segment truncated": [b"", b"TS", segment(5, 0, b""), segment(5, 0, b"x")[:-2]],
     "segment magic": [b"XX" + segment(5, 0, b"x")[2:]],
-    "segment version": [b"TS\2" + segment(5, 0, b"x")[3:]],
+    "segment version": [b"TS\1" + segment(5, 0, b"x")[3:]],
+    "cluster": cut(NAME, b"packet", SEGMENT_BYTES, (), 2),
     "segment malformed": [
         segment(5, 0, b"123456"),
         segment(5, 4, b"12"),
@@ -257,11 +267,33 @@ def test_junk_is_refused_with_its_reason(expected):
 )
 def test_junk_raises_nothing_but_codec_error(junk, claims):
     reassembler = Reassembler(100)
-    datagrams = [*junk, *(b"TS\1" + datagram for datagram in junk)]
+    datagrams = [*junk, *(b"TS\2" + datagram for datagram in junk)]
     datagrams += [segment(total, offset, b"abc") for total, offset in claims]
     for datagram in datagrams:
         with suppress(CodecError):
             reassembler.receive(datagram)
+
+
+@given(st.data())
+def test_segments_of_two_clusters_never_make_one_packet(data):
+    """The same ring, the same seq, the same length, on one port."""
+    ours, theirs = pattern(1_000), pattern(1_001)[1:]
+    mixed = [(0, piece) for piece in cut(NAME, ours, SEGMENT_BYTES, (), 7)]
+    mixed += [(1, piece) for piece in cut(NAME, theirs, SEGMENT_BYTES, (), 8)]
+    order = data.draw(st.permutations(mixed))
+    for cluster, packet in ((7, ours), (8, theirs)):
+        reassembler = Reassembler(8_000, cluster)
+        arrived = []
+        for _, piece in order:
+            with suppress(CodecError):
+                arrived.append(reassembler.receive(piece))
+        assert [done for done in arrived if done] == [(NAME, packet)]
+
+
+def test_a_burst_of_another_cluster_is_not_taken():
+    (burst,) = cut_bursts(NAME, pattern(1_000), SEGMENT_BYTES, (), 8)
+    with pytest.raises(NotNeighbours):
+        Reassembler(8_000, 7).receive_burst(burst.data, SEGMENT_BYTES)
 
 
 def test_a_forged_total_conflicts_and_both_are_dropped_until_the_true_ones_come_again():

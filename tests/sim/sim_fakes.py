@@ -22,7 +22,7 @@ from totempole.srp.config import RingConfig
 from totempole.types import NO_RING, Service
 from totempole.wire.packets import NullMessage
 
-PACKET = NullMessage(1, 1, NO_RING)
+PACKET = NullMessage(1, 1, 1, NO_RING)
 
 
 def burst(*datagrams: bytes, to: int | None = None, channel: Channel = Channel.DATA) -> Transmit:
@@ -42,7 +42,7 @@ class Ear:
         self._scheduler = scheduler
         self.heard: list[tuple[int, Channel, tuple[bytes, ...]]] = []
 
-    def arrive(self, channel: Channel, datagrams: Sequence[bytes], size: int) -> None:
+    def arrive(self, channel: Channel, datagrams: Sequence[bytes], size: int, source: int) -> None:
         assert size == sum(map(len, datagrams))
         self.heard.append((self._scheduler.now_us, channel, tuple(datagrams)))
 
@@ -103,7 +103,7 @@ class Puppet:
         self.log.append(("persisted", now_us, ticket))
         return []
 
-    def leave(self, now_us: int) -> list[Effect]:
+    def leave(self, now_us: int, *, more_to_come: bool = False) -> list[Effect]:
         return [Stopped()]
 
     def fed(self, method: str) -> list[tuple[Any, ...]]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sim_fakes import Puppet, burst
 
-from totempole.effects import Deliver, Effect
+from totempole.effects import Deliver, Effect, Heard
 from totempole.sim.conditions import Condition, Costs
 from totempole.sim.world import World
 from totempole.types import NO_RING, MessageId, OrderKey, Service
@@ -25,7 +25,7 @@ class Answering(Puppet):
             return []
         key = OrderKey(NO_RING, 1, NO_RING)
         deliver = Deliver(MessageId(2, 1, 1), 2, datagrams[0], Service.AGREED, key, 0, NO_RING)
-        return [deliver, burst(b"answer", to=2)]
+        return [Heard(2, just_now=True), deliver, burst(b"answer", to=2)]
 
 
 def run(costs: Costs) -> World:

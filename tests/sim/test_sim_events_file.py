@@ -60,7 +60,7 @@ def test_mistakes_are_named(text: str, problem: str) -> None:
 
 def test_several_networks_need_a_choice() -> None:
     events = parse_events("partition: 1 63 (1 2)\npartition: 2 193 (3) (4)")
-    with pytest.raises(ScenarioError, match="networks 63, 193: choose one"):
+    with pytest.raises(ScenarioError, match="networks 63, 193: choose one with --network"):
         events_scenario(events)
     with pytest.raises(ScenarioError, match="no events on network 5"):
         events_scenario(events, network=5)

@@ -12,7 +12,7 @@ from totempole.errors import ConfigurationError
 from totempole.sim.clock import Scheduler
 from totempole.sim.conditions import Condition, Lan
 from totempole.sim.medium import Medium
-from totempole.sim.packet_filter import DropRule
+from totempole.sim.packet_filter import DropRule, StrayRule
 from totempole.types import NO_RING
 from totempole.wire.packets import Wake
 
@@ -209,7 +209,7 @@ def test_overhead_takes_wire_time() -> None:
 
 def test_drop_next_drops_exactly_what_it_names() -> None:
     lab = Lab()
-    wake = burst(b"wake")._replace(packet=Wake(1, 1, NO_RING))
+    wake = burst(b"wake")._replace(packet=Wake(1, 1, 1, NO_RING))
     null = burst(b"null")
     lab.medium.drop_next(DropRule("wake", source=1, to=2, count=1))
     for transmit in (null, wake, wake):
@@ -224,3 +224,49 @@ def test_drop_next_drops_exactly_what_it_names() -> None:
 def test_bad_conditions_are_refused_by_name(bad: dict[str, float]) -> None:
     with pytest.raises(ConfigurationError, match=next(iter(bad))):
         Condition(**bad)  # type: ignore[arg-type]
+
+
+def test_a_sharp_partition_loses_what_is_under_way_across_it_only() -> None:
+    for sharp in (False, True):
+        lab = Lab()
+        lab.say(3)
+        lab.medium.partition([[1, 2], [3]], sharp=sharp)
+        lab.run()
+        assert [len(ear.heard) for ear in lab.ears.values()] == [0, 3, 0 if sharp else 3]
+        assert lab.medium.counters["cut under way"] == (3 if sharp else 0)
+
+
+@pytest.mark.parametrize(
+    ("fate", "counted", "heard"),
+    [
+        ("show", "shown", [0, 1, 1]),
+        ("misdirect", "misdirected", [0, 0, 1]),
+        ("reflect", "reflected", [1, 1, 0]),
+    ],
+)
+def test_a_packet_led_astray(fate: str, counted: str, heard: list[int]) -> None:
+    lab = Lab()
+    lab.medium.lead_astray(StrayRule(fate, "null", to=None if fate == "reflect" else 3))
+    lab.say(to=2)
+    lab.run()
+    assert [len(ear.heard) for ear in lab.ears.values()] == heard
+    assert lab.medium.counters[counted] == 1
+
+
+def test_what_was_meant_for_one_anyway_is_not_astray_there() -> None:
+    lab = Lab()
+    lab.medium.lead_astray(StrayRule("show", "null", to=2))
+    lab.say(2)
+    lab.say(to=2)
+    lab.say(to=3)
+    lab.run()
+    assert [len(ear.heard) for ear in lab.ears.values()] == [0, 4, 3]
+    assert lab.medium.counters["shown"] == 1
+
+
+def test_a_recorded_packet_comes_again() -> None:
+    lab = Lab()
+    lab.medium.lead_astray(StrayRule("replay", "null", after_us=5_000))
+    lab.say(2)
+    lab.run()
+    assert [at_us for at_us, _, _ in lab.ears[3].heard] == [100, 100, 5_100]

@@ -33,7 +33,13 @@ def verdicts_of(runs: Runs, names: Iterable[str]) -> dict[tuple[str, str], Verdi
     found = {}
     for run, (rows, terms) in runs.items():
         ordered = sorted(rows, key=lambda row: (row.node, row.step))
-        report = check(ordered, terms.complete, expectation=terms.expectation, same_clock=terms.same_clock)
+        report = check(
+            ordered,
+            terms.complete,
+            expectation=terms.expectation,
+            same_clock=terms.same_clock,
+            calm=terms.calm,
+        )
         found |= {
             (run, verdict.property): verdict for verdict in report.verdicts if verdict.property in wanted
         }

@@ -27,7 +27,9 @@ def _judged(module: ModuleType, test: Callable[..., None]) -> Iterator[tuple[lis
     seen: list[tuple[list[Row], Terms]] = []
 
     def listening(rows: list[Row], complete: bool = False, **known: Any) -> Report:
-        seen.append((list(rows), Terms(complete, known.get("same_clock", True), known.get("expectation"))))
+        calm = tuple(known.get("calm", ()))
+        terms = Terms(complete, known.get("same_clock", True), known.get("expectation"), calm)
+        seen.append((list(rows), terms))
         return check(rows, complete, **known)
 
     true_check = vars(module)["check"]

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from random import Random
 
 import pytest
+import test_broken_promises
 import test_broken_traces
 from agreement import Runs, disagreements, silver_of, verdicts_of
 from corruption import corrupted
@@ -41,7 +42,6 @@ NEVER_UNDECIDED = {"delivery-in-origin-configuration", "global-order"}
 
 CAUGHT = (
     "deliver past a gap",
-    "a moved timer forgotten",
     "no transitional configuration",
     "messages of other old rings taken in",
     "nothing exchanged",
@@ -58,6 +58,7 @@ CORRUPTED_SEEDS = range(60)
 def runs() -> Runs:
     return {
         **runs_of(test_broken_traces),
+        **runs_of(test_broken_promises),
         **_clean(1),
         **_mutants(),
         **_by_hand(),

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from totempole.checkers import PROPERTIES
 from totempole.checkers.terms import Terms
 from totempole.checkers.terms_file import read_terms
 from totempole.sim.saving import save_run
@@ -112,11 +113,11 @@ def test_what_has_not_changed_is_not_made_again(made: tuple[Path, Tables], spark
     traces, tables = made
     assert update(tables, traces) == []
     before = tables.read("gold/verdicts").where("run = 'one'").orderBy("property").collect()
-    assert len(before) == 30
+    assert len(before) == len(PROPERTIES)
     save_run(traces, simulate("two", 2))
     assert update(tables, traces) == ["two"]
     assert tables.read("gold/verdicts").where("run = 'one'").orderBy("property").collect() == before
-    assert tables.read("gold/verdicts").where("run = 'two'").count() == 30
+    assert tables.read("gold/verdicts").where("run = 'two'").count() == len(PROPERTIES)
     assert {row["run"] for row in tables.read("gold/runs").collect()} == {"one", "two"}
 
 

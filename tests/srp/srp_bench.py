@@ -74,6 +74,8 @@ class Bench:
     def __init__(self, processors: Iterable[ProcessorId], config: RingConfig | None = None) -> None:
         self.config = config or RingConfig()
         self.now_us = 0
+        self.hop_us = 0
+        """How long a packet is under way."""
         self.disk: dict[ProcessorId, dict[str, int]] = {}
         self.wire: deque[tuple[ProcessorId, ProcessorId, Transmit]] = deque()
         self.timers: dict[ProcessorId, dict[Timer, int]] = {}
@@ -178,6 +180,7 @@ class Bench:
         if not self.wire:
             return False
         source, to, transmit = self.wire.popleft()
+        self.now_us += self.hop_us
         if not self.lost(source, to, transmit.packet):
             self.do(to, self[to].receive(self.now_us, transmit.datagrams))
         return True

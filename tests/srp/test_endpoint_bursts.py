@@ -10,14 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from srp_bench import KINDS, Bench, join_of, message
 
-from totempole.effects import Effect, Heard, Impostor, Transmit
+from totempole.effects import Effect, FormerLife, Heard, Impostor, Transmit
 from totempole.segment import Burst
 from totempole.segment.header import SEGMENT
 from totempole.srp import Endpoint, RingConfig
 from totempole.srp.config import SEGMENT_BYTES_LEAST
+from totempole.srp.endpoint import GIVE_WAY_MAX
+from totempole.srp.stable import first_numbers
 from totempole.srp.states import State
 from totempole.types import RingId, Service
-from totempole.wire.packets import RegularMessage
+from totempole.wire.packets import Join, Leave, NullMessage, RegularMessage, Wake
 from totempole.wire.seal import SECRET_BYTES, Key, Keyring
 
 CONFIG = RingConfig(segment_bytes=400)
@@ -205,6 +207,83 @@ def test_a_join_of_our_own_name_is_an_impostors() -> None:
     assert [effect for effect in effects if isinstance(effect, Impostor)] == [Impostor(77)]
     assert not any(isinstance(effect, Transmit) for effect in effects)
     assert bench[1].state is before
+
+
+def spoken(bench: Bench) -> list[Transmit]:
+    """What processor 1 has said beside messages and tokens."""
+    said = (Join, NullMessage, Leave, Wake)
+    return [transmit for transmit in bench.of_kind(1, Transmit) if isinstance(transmit.packet, said)]
+
+
+def restarted() -> Bench:
+    """Processor 1 in its second life, with a Join and a Null said."""
+    bench = Bench([1])
+    bench.start()
+    bench.restart(1)
+    bench.advance(600_000)
+    assert {type(transmit.packet) for transmit in spoken(bench)} == {Join, NullMessage}
+    return bench
+
+
+def test_an_echo_of_what_we_say_is_dropped_and_counted() -> None:
+    bench = restarted()
+    echoes = spoken(bench)
+    state = bench[1].state
+    for transmit in echoes:
+        effects = bench[1].receive(bench.now_us, transmit.datagrams)
+        assert not any(isinstance(effect, Impostor | Transmit) for effect in effects)
+    assert bench[1].dropped == {"echo of our own": len(echoes)}
+    assert bench[1].state is state
+
+
+def test_an_echo_of_a_former_life_is_dropped_and_counted() -> None:
+    bench = Bench([1])
+    bench.start()
+    bench.advance(600_000)
+    former = spoken(bench)
+    bench.restart(1)
+    bench.advance(600_000)
+    for transmit in former:
+        assert Impostor(1) not in bench[1].receive(bench.now_us, transmit.datagrams)
+    assert bench[1].dropped == {"echo of our own": len(former)}
+
+
+def test_in_our_own_life_an_impostor_is_known_by_what_we_never_said() -> None:
+    bench = restarted()
+    last = max(transmit.packet.counter for transmit in spoken(bench))
+    ahead = join_of(1, {1, 2}, incarnation=2, counter=last + 1)
+    other = join_of(1, {1, 2}, incarnation=2, counter=last)
+    for packet in (ahead, other, NullMessage(1, 2, last + 1, RING), Wake(1, 3, 1, RING)):
+        assert Impostor(packet.incarnation) in bench.hand(1, packet)
+    assert bench[1].dropped == {"processor number of our own": 4}
+
+
+def test_what_was_said_too_long_ago_counts_as_an_echo() -> None:
+    bench = restarted()
+    bench[1]._output.said.clear()
+    assert Impostor(2) not in bench.hand(1, join_of(1, {1, 9}, incarnation=2, counter=1))
+
+
+def test_a_first_life_gives_way_to_its_number_a_few_times_only() -> None:
+    former = NullMessage(1, 5, 1, RING)
+    for gave_way in range(GIVE_WAY_MAX + 1):
+        bench = Bench([])
+        bench.disk[1] = first_numbers(10) | {"gave_way": gave_way}
+        bench.add(1)
+        heard = bench.hand(1, former)
+        assert (Impostor(5) in heard) == (gave_way < GIVE_WAY_MAX)
+        assert Impostor(12) in bench.hand(1, NullMessage(1, 12, 1, RING))
+
+
+def test_a_join_of_a_processor_that_was_rolled_back_is_refused_and_told() -> None:
+    bench = Bench([1])
+    bench.start()
+    assert Heard(2, just_now=True) in bench.hand(1, join_of(2, {2}, incarnation=9, counter=1))
+    heard = bench.hand(1, join_of(2, {2}, incarnation=7, counter=50))
+    assert FormerLife(2, incarnation=7, latest=9) in heard
+    assert Heard(2, just_now=True) not in heard
+    assert bench[1].dropped == {"join of a former life": 1}
+    assert Heard(2, just_now=True) in bench.hand(1, join_of(2, {2}, incarnation=10, counter=1))
 
 
 def key(number: int) -> Key:

@@ -254,7 +254,7 @@ def test_a_fresh_join_tells_where_its_sender_is_and_a_stale_one_does_not() -> No
 def test_a_null_message_is_a_hint_at_where_its_sender_is() -> None:
     """It may have been there first: none of its Joins has come, and none will unless it is asked."""
     bench = alone_in(State.OPERATIONAL)
-    assert Heard(5, just_now=False) in bench.hand(1, NullMessage(5, 1, RingId(8, 5)))
+    assert Heard(5, just_now=False) in bench.hand(1, NullMessage(5, 1, 1, RingId(8, 5)))
 
 
 # Resting

@@ -199,9 +199,14 @@ def test_visits_with_an_unchanged_aru_below_seq_are_counted() -> None:
     """Figure 4.4: my_aru_count."""
     ring = ring_of()
     ring.forwarded(seq=9, aru=4)
-    assert [ring.note_failure_to_receive(4, 2) for _ in range(3)] == [1, 2, 3]
-    assert ring.note_failure_to_receive(5, 2) == 0
-    assert ring.note_failure_to_receive(4, NO_PROCESSOR) == 0
+    assert [ring.note_failure_to_receive(4, 2, now_us) for now_us in (50, 60, 80)] == [
+        (1, 0),
+        (2, 10),
+        (3, 30),
+    ]
+    assert ring.note_failure_to_receive(5, 2, 90) == (0, 0)
+    assert ring.note_failure_to_receive(4, NO_PROCESSOR, 100) == (0, 0)
+    assert ring.note_failure_to_receive(4, 2, 110) == (1, 0)
 
 
 # Retransmission
@@ -212,6 +217,23 @@ def test_requests_are_met_with_what_is_held_and_the_rest_is_passed_on() -> None:
     answers, passed_on = ring.answer(tuple(asked(2, 3, 4)), packets=9)
     assert [answer.message.seq for answer, _ in answers] == [2, 4]
     assert passed_on == asked(3)
+
+
+def test_a_request_that_was_answered_in_vain_is_passed_on() -> None:
+    """Another may reach whoever asks. If nobody does, it is answered again."""
+    ring = filled(1, 2)
+    for _ in range(2):
+        answers, passed_on = ring.answer(tuple(asked(2)), packets=9)
+        assert ([answer.message.seq for answer, _ in answers], passed_on) == ([2], [])
+        assert ring.answer(tuple(asked(2)), packets=9) == ([], asked(2))
+
+
+def test_on_a_ring_of_two_a_request_is_answered_each_time() -> None:
+    ring = ring_of(1, 2)
+    ring.insert(held(1))
+    for _ in range(3):
+        answers, passed_on = ring.answer(tuple(asked(1)), packets=9)
+        assert (len(answers), passed_on) == (1, [])
 
 
 def test_requests_beyond_the_allowance_stay_on_the_token() -> None:

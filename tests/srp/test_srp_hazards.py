@@ -22,10 +22,10 @@ from totempole.wire.packets import (
 
 
 def commit_token(
-    ring_id: RingId, members: tuple[int, ...], token_seq: int, filled: bool, old_seq: int = 4
+    ring_id: RingId, members: tuple[int, ...], token_seq: int, filled: bool, old_seq: int = 4, sender: int = 0
 ) -> CommitToken:
     entries = tuple(CommitEntry(me, RingId(old_seq, me), 0, 0, (), filled=filled) for me in members)
-    return CommitToken(members[-1], 1, 1, ring_id, token_seq, 0, len(members) - 1, entries)
+    return CommitToken(sender or members[-1], 1, 1, ring_id, token_seq, 0, len(members) - 1, entries)
 
 
 # Stable storage before the send
@@ -125,24 +125,24 @@ def test_a_commit_token_in_time_is_taken() -> None:
     bench.start()
     bench.pump()
     bench.hand(2, join_of(1, {1, 2}, ring_seq=8))
-    bench.hand(2, commit_token(RingId(12, 1), (1, 2), token_seq=1, filled=False))
+    bench.hand(2, commit_token(RingId(12, 1), (1, 2), token_seq=1, filled=False, sender=1))
     assert bench[2].state is State.COMMIT
 
 
 @pytest.mark.parametrize(
-    ("ring_seq", "members", "token_seq"),
-    [(8, (1, 2), 1), (12, (1, 2), 2), (12, (1, 2, 3), 1)],
-    ids=["number not above mine", "second rotation", "another membership"],
+    ("ring_seq", "members", "token_seq", "sender"),
+    [(8, (1, 2), 1, 1), (12, (1, 2), 2, 1), (12, (1, 2, 3), 1, 1), (12, (1, 2), 1, 3)],
+    ids=["number not above mine", "second rotation", "another membership", "another than the predecessor"],
 )
 def test_a_commit_token_that_fails_a_test_of_acceptance_is_discarded(
-    ring_seq: int, members: tuple[int, ...], token_seq: int
+    ring_seq: int, members: tuple[int, ...], token_seq: int, sender: int
 ) -> None:
     """000 §4.2, Receiving a Commit Token."""
     bench = Bench([2])
     bench.start()
     bench.pump()
     bench.hand(2, join_of(1, {1, 2}, ring_seq=8))
-    bench.hand(2, commit_token(RingId(ring_seq, 1), members, token_seq, filled=False))
+    bench.hand(2, commit_token(RingId(ring_seq, 1), members, token_seq, filled=False, sender=sender))
     assert bench[2].state is State.GATHER
 
 
@@ -165,7 +165,7 @@ def is_rescue(packet: Packet) -> bool:
 
 
 def test_a_message_damaged_inside_its_capsule_is_not_taken_for_received() -> None:
-    """The outer check does not cover the contents: the capsule must be opened before it is counted."""
+    """The capsule must be opened before it is counted: what it holds may have been damaged before."""
     bench = in_recovery()
     bench.advance(2_000_000, until=lambda: bool(bench.wire) and is_rescue(bench.wire[0][2].packet))
     source, to, transmit = bench.wire.popleft()
@@ -247,7 +247,7 @@ def test_a_wake_that_comes_just_before_the_token_is_not_forgotten() -> None:
     bench.expire(1, Timer.HOLD)
     ring_id = bench[1].machine.ring_id
     bench.pump(until=lambda: any(to == 1 and type(t.packet) is RegularToken for _, to, t in bench.wire))
-    bench.hand(1, Wake(2, 1, ring_id))
+    bench.hand(1, Wake(2, 1, 1, ring_id))
     bench.step()
     passed = [t.packet for t in bench.of_kind(1, Transmit) if type(t.packet) is RegularToken]
     assert len(passed) == 2
@@ -260,4 +260,4 @@ def test_joins_of_strangers_do_not_fill_the_memory() -> None:
     bench = alone_in(State.OPERATIONAL, RingConfig(members_max=4))
     for stranger in range(100, 5_100):
         bench.hand(1, join_of(stranger, {stranger}))
-    assert len(bench[1].machine._joins_seen) < 5_000
+    assert len(bench[1].machine.outsiders._joins) < 5_000

@@ -76,18 +76,18 @@ def test_an_event_acts_in_the_states_where_the_figures_say_so(event: Event) -> N
 
 def _strange_packets(ring_id: RingId) -> list[Packet]:
     """One of each kind, from processor 2, none of which fits the ring it names."""
-    entries = tuple(CommitEntry(me, FOREIGN, 7, 7, (), filled=True) for me in (1, 2))
+    entries = tuple(CommitEntry(me, RingId(2, 9), 7, 7, (), filled=True) for me in (1, 2))
     return [
         RegularToken(2, 1, ring_id, 10**6, 3, 1, 2, rtr=(RetransmissionRequest(2, ((0, 5),)),)),
         message(3, sender=2, ring_id=ring_id),
         message(1, sender=2, ring_id=ring_id, recovered=True, contents=b"no packet at all"),
         join_of(2, {1, 2, 3}, {3}, counter=7, ring_seq=ring_id.seq),
         join_of(2, {1, 2}, {1}, counter=8, ring_seq=ring_id.seq),
-        CommitToken(2, 1, 1, ring_id, 10**6, 5, 1, entries),
-        CommitToken(2, 1, 1, ring_id._replace(seq=ring_id.seq + 4), 1, 5, 1, entries),
-        NullMessage(2, 1, ring_id),
-        Leave(2, 1, ring_id),
-        Wake(2, 1, ring_id),
+        CommitToken(2, 1, 1, RingId(ring_id.seq, 1), 10**6, 5, 1, entries),
+        CommitToken(2, 1, 1, RingId(ring_id.seq + 4, 1), 1, 5, 1, entries),
+        NullMessage(2, 1, 1, ring_id),
+        Leave(2, 1, 1, ring_id),
+        Wake(2, 1, 1, ring_id),
     ]
 
 

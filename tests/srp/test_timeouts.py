@@ -106,8 +106,34 @@ def test_time_that_the_token_rests_is_not_counted() -> None:
     ring.rotate(MS, 50, rests_us=70 * MS)
     assert ring.stretch == 1
     ring.timeouts.token_left(ring.now_us, may_rest=True)
-    ring.timeouts.token_came(ring.now_us + 70 * MS)
+    ring.timeouts.token_came(ring.now_us + CONFIG.idle_hold_us + MS)
     assert ring.stretch == 1
+
+
+def test_a_token_that_is_away_for_longer_than_it_may_rest_is_slow() -> None:
+    ring = Ring()
+    ring.timeouts.token_left(ring.now_us, may_rest=True)
+    ring.timeouts.token_came(ring.now_us + CONFIG.idle_hold_us + 60 * MS)
+    assert ring.timeouts.token_loss_us == MARGIN * 60 * MS
+
+
+def test_an_idle_ring_forgets_that_it_was_slow() -> None:
+    ring = Ring()
+    ring.rotate(60 * MS)
+    for _ in range(200):
+        ring.timeouts.token_left(ring.now_us, may_rest=True)
+        ring.now_us += CONFIG.idle_hold_us
+        ring.timeouts.token_came(ring.now_us)
+    assert ring.stretch == 1
+
+
+def test_an_idle_ring_that_is_always_slow_stays_stretched() -> None:
+    ring = Ring()
+    for _ in range(200):
+        ring.timeouts.token_left(ring.now_us, may_rest=True)
+        ring.now_us += CONFIG.idle_hold_us + 60 * MS
+        ring.timeouts.token_came(ring.now_us)
+    assert ring.timeouts.token_loss_us == MARGIN * 60 * MS
 
 
 def test_a_new_ring_begins_with_what_was_slow() -> None:

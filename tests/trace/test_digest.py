@@ -20,7 +20,7 @@ print(trace_digest([Row("run", node, 1, 1, 0, "sim", "restart", members=(1, 2)) 
 
 
 def test_golden() -> None:
-    assert trace_digest(ROWS) == "6d17cdd8d2cd4e7f28953d655ffee26c529828694a5b29ab8921598471250441"
+    assert trace_digest(ROWS) == "b181409a60f247b57f4549c517361e434ea7da1e97eb18ac825e9363ad2cd320"
 
 
 def test_order_matters() -> None:

@@ -70,7 +70,7 @@ def test_a_header_cut_short(path: Path) -> None:
 
 
 def test_another_schema(path: Path) -> None:
-    refuses(path, '{"schema":99}\n', ":1: the trace has schema 99 and this program reads schema 1")
+    refuses(path, '{"schema":99}\n', ":1: the trace has schema 99 and this program reads schema 2")
 
 
 def test_no_schema(path: Path) -> None:
@@ -89,7 +89,7 @@ def test_a_missing_column(path: Path) -> None:
 
 
 def test_an_unknown_column(path: Path) -> None:
-    refuses(path, edited(path, 3, colour="red"), ":3: column 'colour' is not in schema 1")
+    refuses(path, edited(path, 3, colour="red"), ":3: column 'colour' is not in schema 2")
 
 
 def test_a_value_of_another_type(path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from zlib import crc32
+
 import pytest
 
 from totempole.effects import (
@@ -65,7 +67,14 @@ def test_a_delivery() -> None:
         configuration="8@1",
         count=1,
         bytes=5,
+        digest=crc32(b"hello"),
     )
+
+
+def test_the_level_of_deliveries_has_no_digests() -> None:
+    made, rows = recorder("delivery")
+    made.effects(10, [INSTALL, DELIVER])
+    assert rows[1].digest == 0
 
 
 def test_a_configuration() -> None:

@@ -1,7 +1,5 @@
 """Nothing that arrives raises anything but CodecError, and each refusal has its true reason."""
 
-from zlib import crc32
-
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -10,6 +8,7 @@ from strategies import SAMPLES, packets
 from totempole.errors import CodecError
 from totempole.types import RingKind
 from totempole.wire import Codec
+from totempole.wire.check import LONG_CONTENTS, check_of
 from totempole.wire.layout import (
     COMMIT,
     CONTENTS_MAX,
@@ -21,10 +20,10 @@ from totempole.wire.layout import (
     MAGIC,
     MESSAGE,
     NOTICE,
+    NULL,
     PACKET_BYTES_MAX,
     PLAIN_CONTENTS_MAX,
     PROCESSORS_MAX,
-    REGULAR_OVERHEAD,
     REQUESTS_MAX,
     TOKEN,
     VERSION,
@@ -50,7 +49,7 @@ def reason(data: bytes) -> str:
 def forge(kind: int, fields: bytes, contents: bytes = b"", flags: int = 0, sender: int = 1) -> bytes:
     """A packet with a true check, whatever its fields say."""
     head = HEAD.pack(MAGIC, VERSION, kind, RingKind.CLASSIC, 0, flags, CLUSTER, sender, 1)
-    return head + crc32(fields, crc32(head)).to_bytes(4, "big") + fields + contents
+    return head + check_of(head, fields, contents).to_bytes(4, "big") + fields + contents
 
 
 def message_fields(representative=1, src_sender=1, src_ring=(1, 1), service=1, groups=0, length=0) -> bytes:
@@ -61,8 +60,10 @@ def token_fields(representative=1, requests=0, ranges=0, tail=b"") -> bytes:
     return TOKEN.pack(1, representative, 1, 1, 1, 0, 0, 0, 0, 0, 0, requests, ranges) + tail
 
 
-def join_fields(procs=0, fails=0, names=()) -> bytes:
-    return JOIN.pack(1, 1, 1, 1, 1_400, procs, fails) + b"".join(name.to_bytes(4, "big") for name in names)
+def join_fields(procs=1, fails=0, names=(1,)) -> bytes:
+    return JOIN.pack(1, 1, 1, 1, 1_400, *[1] * 6, procs, fails) + b"".join(
+        name.to_bytes(4, "big") for name in names
+    )
 
 
 def commit_fields(representative=1, index=0, entries=0, names=0, tail=b"") -> bytes:
@@ -81,24 +82,28 @@ def test_trailing_bytes_are_oversized(name):
 
 
 @pytest.mark.parametrize("name", ENCODED)
-def test_every_flipped_bit_is_found_but_in_the_contents(name):
-    data = ENCODED[name]
-    contents = len(getattr(SAMPLES[name], "contents", b""))
-    for bit in range(8 * len(data)):
-        flipped = bytearray(data)
-        flipped[bit // 8] ^= 1 << bit % 8
-        if bit // 8 < len(data) - contents:
-            reason(bytes(flipped))
-        else:
-            assert CODEC.decode(bytes(flipped)) == SAMPLES[name]._replace(contents=bytes(flipped[-contents:]))
+def test_every_flipped_bit_is_found(name):
+    for bit in range(8 * len(ENCODED[name])):
+        reason(flipped(ENCODED[name], bit))
+
+
+def flipped(data: bytes, bit: int) -> bytes:
+    damaged = bytearray(data)
+    damaged[bit // 8] ^= 1 << bit % 8
+    return bytes(damaged)
+
+
+@pytest.mark.parametrize("length", [LONG_CONTENTS - 1, LONG_CONTENTS, LONG_CONTENTS + 17])
+def test_every_flipped_bit_of_long_contents_is_found(length):
+    data = CODEC.encode(SAMPLES["message"]._replace(contents=bytes(range(256)) * (length // 256 + 1)))
+    for bit in range(8 * (len(data) - length), 8 * len(data)):
+        assert reason(flipped(data, bit)) == "checksum"
 
 
 @given(packets, st.data())
 def test_a_flipped_bit_in_any_packet_is_found(packet, data):
-    encoded = bytearray(CODEC.encode(packet))
-    fields = len(encoded) - len(getattr(packet, "contents", b""))
-    encoded[data.draw(st.integers(0, fields - 1))] ^= 1 << data.draw(st.integers(0, 7))
-    reason(bytes(encoded))
+    encoded = CODEC.encode(packet)
+    reason(flipped(encoded, data.draw(st.integers(0, 8 * len(encoded) - 1))))
 
 
 @given(packets, st.data())
@@ -133,7 +138,8 @@ LAYOUTS = {
     PacketType.TOKEN: TOKEN,
     PacketType.JOIN: JOIN,
     PacketType.COMMIT: COMMIT,
-    PacketType.NULL: NOTICE,
+    PacketType.NULL: NULL,
+    PacketType.LEAVE: NOTICE,
 }
 
 
@@ -183,7 +189,7 @@ OVERSIZED = {
     "requests": forge(2, token_fields(requests=REQUESTS_MAX + 1, tail=bytes(9 * (REQUESTS_MAX + 1)))),
     "ranges": forge(2, token_fields(requests=1, ranges=33, tail=bytes(9 + 8 * 33))),
     "proc_set": forge(3, join_fields(procs=PROCESSORS_MAX + 1, names=range(1, PROCESSORS_MAX + 2))),
-    "fail_set": forge(3, join_fields(fails=PROCESSORS_MAX + 1, names=range(1, PROCESSORS_MAX + 2))),
+    "fail_set": forge(3, join_fields(fails=PROCESSORS_MAX + 1, names=(1, *range(1, PROCESSORS_MAX + 2)))),
     "memb_list": forge(4, commit_fields(entries=PROCESSORS_MAX + 1)),
     "deliver_memb": forge(4, commit_fields(entries=1, names=PROCESSORS_MAX + 1)),
     "packet": forge(4, commit_fields(entries=1024, names=2**17, tail=bytes(35 * 1024 + 2**19))),
@@ -203,8 +209,12 @@ def test_counts_that_promise_more_than_is_there_are_truncated():
     assert reason(forge(4, commit_fields(entries=PROCESSORS_MAX))) == "truncated"
 
 
-def entry(processor=2, ring=(1, 1), names=0, flags=0) -> bytes:
+def entry(processor=1, ring=(0, 1), names=0, flags=2) -> bytes:
     return ENTRY.pack(processor, *ring, 0, 0, names, flags)
+
+
+def one_entry(index=0, names=0, tail=None, **fields) -> bytes:
+    return commit_fields(index=index, entries=1, names=names, tail=entry(**fields) if tail is None else tail)
 
 
 MALFORMED = {
@@ -226,21 +236,27 @@ MALFORMED = {
     "join sender": forge(3, join_fields(), sender=0),
     "join flags": forge(3, join_fields(), flags=1),
     "join order": forge(3, join_fields(procs=2, names=(2, 1))),
-    "join twice": forge(3, join_fields(fails=2, names=(2, 2))),
-    "join no processor": forge(3, join_fields(procs=1, names=(0,))),
-    "commit sender": forge(4, commit_fields(), sender=0),
-    "commit ring": forge(4, commit_fields(representative=0)),
-    "commit flags": forge(4, commit_fields(), flags=1),
-    "commit index": forge(4, commit_fields(index=1)),
-    "commit entry": forge(4, commit_fields(entries=1, tail=entry(processor=0))),
-    "commit entry ring": forge(4, commit_fields(entries=1, tail=entry(ring=(5, 0)))),
-    "commit entry flags": forge(4, commit_fields(entries=1, tail=entry(flags=4))),
-    "commit names": forge(4, commit_fields(entries=1, names=1, tail=entry(names=0) + bytes(4))),
-    "commit no processor": forge(4, commit_fields(entries=1, names=1, tail=entry(names=1) + bytes(4))),
-    "null sender": forge(5, NOTICE.pack(1, 1), sender=0),
-    "null ring": forge(5, NOTICE.pack(1, 0)),
-    "leave flags": forge(6, NOTICE.pack(1, 1), flags=1),
-    "wake ring": forge(7, NOTICE.pack(1, 0)),
+    "join of others": forge(3, join_fields(names=(2,))),
+    "join of the failed": forge(3, join_fields(fails=1, names=(1, 1))),
+    "join twice": forge(3, join_fields(procs=2, fails=2, names=(1, 2, 2, 2))),
+    "join no processor": forge(3, join_fields(procs=2, names=(0, 1))),
+    "commit sender": forge(4, one_entry(), sender=0),
+    "commit ring": forge(4, commit_fields(representative=0, entries=1, tail=entry())),
+    "commit flags": forge(4, one_entry(), flags=1),
+    "commit index": forge(4, one_entry(index=1)),
+    "commit of nobody": forge(4, commit_fields()),
+    "commit entry": forge(4, one_entry(processor=0)),
+    "commit entry ring": forge(4, one_entry(ring=(0, 0))),
+    "commit entry flags": forge(4, one_entry(flags=4)),
+    "commit names": forge(4, one_entry(names=1, tail=entry(names=0) + bytes(4))),
+    "commit no processor": forge(4, one_entry(names=1, tail=entry(names=1) + bytes(4))),
+    "null sender": forge(5, NULL.pack(1, 1, 1, 1), sender=0),
+    "null ring": forge(5, NULL.pack(1, 1, 0, 1)),
+    "null without members": forge(5, NULL.pack(1, 1, 1, 0)),
+    "null members": forge(5, NULL.pack(1, 1, 1, PROCESSORS_MAX + 1)),
+    "null flags": forge(5, NULL.pack(1, 1, 1, 1), flags=1),
+    "leave flags": forge(6, NOTICE.pack(1, 1, 1), flags=1),
+    "wake ring": forge(7, NOTICE.pack(1, 1, 0)),
 }
 
 
@@ -252,17 +268,13 @@ def test_true_checks_do_not_make_sense_of_nonsense(name):
 def test_forge_forges_what_is_else_accepted():
     for data in (
         forge(1, message_fields(length=3), b"abc"),
-        forge(2, token_fields(requests=1, tail=bytes(9))),
-        forge(3, join_fields(procs=2, fails=1, names=(1, 2, 1))),
-        forge(4, commit_fields(index=1, entries=1, names=1, tail=entry(names=1, flags=3) + b"\0\0\0\1")),
-        forge(7, NOTICE.pack(0, 0)),
+        forge(2, token_fields(requests=1, tail=bytes(7) + b"\1\0")),
+        forge(3, join_fields(procs=2, fails=1, names=(1, 2, 2))),
+        forge(4, one_entry(names=1, tail=entry(names=1, flags=3) + b"\0\0\0\1")),
+        forge(5, NULL.pack(1, 1, 1, PROCESSORS_MAX)),
+        forge(7, NOTICE.pack(1, 0, 0)),
     ):
         assert CODEC.encode(CODEC.decode(data)) == data
-
-
-def test_the_contents_are_outside_the_check():
-    data = forge(1, message_fields(length=3), b"abc")
-    assert CODEC.decode(data[:REGULAR_OVERHEAD] + b"xyz").contents == b"xyz"
 
 
 def test_a_packet_over_the_maximum_is_refused_though_its_counts_agree():

@@ -86,11 +86,13 @@ def test_the_largest_message_can_be_recovered():
 
 
 def test_encoding_refuses_a_packet_that_the_seal_makes_too_long():
-    entry = SAMPLES["commit"].memb_list[0]._replace(deliver_memb=(1,) * 1_020)
-    token = SAMPLES["commit"]._replace(memb_list=(entry,) * 127)
+    entry = SAMPLES["commit"].memb_list[0]
+    entries = [entry._replace(processor=q, deliver_memb=tuple(range(q, q + 1_020))) for q in range(2, 129)]
+    token = SAMPLES["commit"]._replace(memb_list=tuple(entries))
     spare = PACKET_BYTES_MAX - len(PLAIN.encode(token))
-    last = entry._replace(deliver_memb=(1,) * ((spare - ENTRY.size) // PROCESSOR_BYTES))
-    token = token._replace(memb_list=(entry,) * 127 + (last,))
+    names = range(200, 200 + (spare - ENTRY.size) // PROCESSOR_BYTES)
+    entries.append(entry._replace(processor=200, deliver_memb=tuple(names)))
+    token = token._replace(memb_list=tuple(entries))
     assert len(PLAIN.encode(token)) > PACKET_BYTES_MAX - SEAL_BYTES
     with pytest.raises(ConfigurationError, match="at most"):
         codec().encode(token)
@@ -100,10 +102,10 @@ def test_encoding_refuses_a_packet_that_the_seal_makes_too_long():
 
 
 GOLDEN = (
-    "5450010702010000c1c2c3c4c5c6c7c8000000030000000500000000"  # header
+    "5450020702010000c1c2c3c4c5c6c7c8000000030000000500000000"  # header
     "0000000000000001"  # counter
-    "9da14a7a6b41b227b4acf831"  # fields
-    "4bfa2fbc34d2f307fb0f3925cc5aa556"  # tag
+    "9da14a7a6b41b229b4acf831b13a0e2cfcebf614"  # fields
+    "662cc2a72d22c5d8a76c380e95e68e13"  # tag
 )
 
 
@@ -214,7 +216,7 @@ def under_a_true_seal(packet, **header) -> bytes:
     """A packet that only who holds the key can make, with a header that nobody makes."""
     parts = {"kind": 1, "flags": 0, "check": 0, "body": b""} | header
     head = HEADER.pack(
-        *(b"TP", 1, parts["kind"], RingKind.CLASSIC, OLD.id, parts["flags"]),
+        *(b"TP", 2, parts["kind"], RingKind.CLASSIC, OLD.id, parts["flags"]),
         *(CLUSTER, packet.sender, packet.incarnation, parts["check"]),
     )
     return seal_of(packet).close(head, parts["body"])
@@ -222,11 +224,11 @@ def under_a_true_seal(packet, **header) -> bytes:
 
 def test_a_true_seal_does_not_make_sense_of_nonsense():
     assert reason(under_a_true_seal(MESSAGE, kind=99)) == "type"
-    assert reason(under_a_true_seal(MESSAGE, kind=7, check=1, body=bytes(12))) == "malformed"
-    assert reason(under_a_true_seal(MESSAGE, kind=7, flags=1, body=bytes(12))) == "malformed"
-    assert reason(under_a_true_seal(MESSAGE, kind=7, body=bytes(11))) == "truncated"
-    assert reason(under_a_true_seal(MESSAGE, kind=7, body=bytes(13))) == "oversized"
-    assert codec().decode(under_a_true_seal(WAKE, kind=7, body=bytes(12))) == WAKE
+    assert reason(under_a_true_seal(MESSAGE, kind=7, check=1, body=bytes(20))) == "malformed"
+    assert reason(under_a_true_seal(MESSAGE, kind=7, flags=1, body=bytes(20))) == "malformed"
+    assert reason(under_a_true_seal(MESSAGE, kind=7, body=bytes(19))) == "truncated"
+    assert reason(under_a_true_seal(MESSAGE, kind=7, body=bytes(21))) == "oversized"
+    assert codec().decode(under_a_true_seal(WAKE, kind=7, body=bytes(20))) == WAKE._replace(counter=0)
 
 
 @given(st.integers(1, 7), st.binary(max_size=300), st.integers(0, 3))

@@ -7,10 +7,11 @@ from itertools import pairwise
 from totempole.checkers.history import History
 from totempole.checkers.terms import Terms
 from totempole.checkers.verdict import Findings
+from totempole.trace.schema import Row
 
 
 def service_kept(history: History, terms: Terms, found: Findings) -> None:
-    """Theorem 4.16 asks for delivery as the originator requested: its service, and its payload's size."""
+    """Theorem 4.16 asks for delivery as the originator requested: its service, and its payload unchanged."""
     # An engine that leaves an origination's size out leaves it out of all of them.
     sizes = any(row.bytes for row in history.originations)
     for message, deliverers in history.delivered.items():
@@ -35,6 +36,32 @@ def service_kept(history: History, terms: Terms, found: Findings) -> None:
                     source,
                     row,
                 )
+            _check_digest("delivered", source, row, found)
+    for row in history.receives:
+        source = history.originated.get(row.message)
+        if source is not None:
+            _check_digest("received", source, row, found)
+    for message, row in _submitted(history).items():
+        source = history.originated.get(message)
+        if source is not None:
+            _check_digest("originated", row, source, found)
+
+
+def _submitted(history: History) -> dict[str, Row]:
+    """The last submission of each message. A life that ends before its first write originates nothing, and
+    the next one, which finds the same incarnation on the disk, uses its names again."""
+    return {row.message: row for life in history.lives for row in life.submissions}
+
+
+def _check_digest(what: str, source: Row, row: Row, found: Findings) -> None:
+    """A trace below the level `checked` has no digests."""
+    if source.digest != row.digest and source.digest and row.digest:
+        found.violated(
+            f"Node {row.node} {what} {row.message} with digest {row.digest:08x}, and node {source.node} has "
+            f"{source.digest:08x}.",
+            source,
+            row,
+        )
 
 
 def timestamps(history: History, terms: Terms, found: Findings) -> None:

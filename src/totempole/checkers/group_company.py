@@ -10,6 +10,7 @@ from totempole.checkers.verdict import Findings
 def honest_company(groups: GroupHistory, terms: Terms, found: Findings) -> None:
     seen: set[tuple[object, frozenset[str]]] = set()
     asked: set[tuple[str, str]] = set()
+    told: set[tuple[str, str, str]] = set()
     for process in groups.processes:
         for view in process.views:
             if (view.id, view.members) not in seen:
@@ -19,7 +20,11 @@ def honest_company(groups: GroupHistory, terms: Terms, found: Findings) -> None:
                     if (view.group, name) not in asked:
                         asked.add((view.group, name))
                         _check_request(groups, terms, view, name, found)
-            _check_change(view, found)
+            _check_change(groups, view, found)
+            gone = _gone(view)
+            if gone is not None and (view.group, gone, view.changed) not in told:
+                told.add((view.group, gone, view.changed))
+                _check_reason(groups, terms, view, gone, found)
 
 
 def _check_configuration(groups: GroupHistory, view: View, found: Findings) -> None:
@@ -70,7 +75,35 @@ def _check_request(groups: GroupHistory, terms: Terms, view: View, name: str, fo
     )
 
 
-def _check_change(view: View, found: Findings) -> None:
+def _gone(view: View) -> str | None:
+    """Who left with this view, if one process did, of its own will."""
+    if view.before is None or view.changed not in ("leave", "disconnect"):
+        return None
+    gone = view.before.members - view.members
+    return next(iter(gone)) if len(gone) == 1 else None
+
+
+def _check_reason(groups: GroupHistory, terms: Terms, view: View, name: str, found: Findings) -> None:
+    """Whoever is gone by a leave asked for it, and whoever is gone by a disconnect has disconnected."""
+    process, processor = groups.by_name.get(name), processor_of(name)
+    if process is not None:
+        memberships = process.memberships.get(view.group, [])
+        left = any(membership.left is not None for membership in memberships)
+        if left if view.changed == "leave" else process.disconnected is not None:
+            return
+    if processor not in groups.ring.by_node:
+        found.undecided(f"Node {processor}, of which {name} was in {view.group}, left no trace.")
+        return
+    never = "asked to leave" if view.changed == "leave" else "disconnected"
+    found.overdue(
+        groups.must_tell(terms, name, view.row),
+        f"{_who(view)} by {view.changed} of {name}, which never {never}.",
+        view.row,
+        nodes=[view.row.node, processor],
+    )
+
+
+def _check_change(groups: GroupHistory, view: View, found: Findings) -> None:
     """From the view before, if there is one, to this one."""
     before, together = view.before, view.together
     strangers = together - (view.members if before is None else view.members & before.members)
@@ -82,18 +115,18 @@ def _check_change(view: View, found: Findings) -> None:
         return
     if view.owner not in together:
         _report(view, "as if it had not come along itself", found)
-    elif (fault := _fault(view, before)) is not None:
+    elif (fault := _fault(groups, view, before)) is not None:
         _report(view, fault, found)
 
 
-def _fault(view: View, before: View) -> str | None:
+def _fault(groups: GroupHistory, view: View, before: View) -> str | None:
     """A change of configuration may bring many and cost many, but a transitional one brings nobody. Any other
     change brings or costs one process, and all the rest come along."""
     come, gone = view.members - before.members, before.members - view.members
     if view.changed == "configuration":
         if not view.regular and view.members != view.together:
             return f"transitional, and with {_listed(view.members - view.together)} more than came along"
-        return None
+        return _fault_of_company(view, companions(groups, view, before))
     expected = (1, 0) if view.changed == "join" else (0, 1)
     if (len(come), len(gone)) != expected:
         return (
@@ -103,6 +136,24 @@ def _fault(view: View, before: View) -> str | None:
     if left_out:
         return f"by {view.changed}, as if {_listed(left_out)} had not come along"
     return None
+
+
+def companions(groups: GroupHistory, view: View, before: View) -> frozenset[str]:
+    """Who came along: the members of the view before whose processors were with this one in all transitional
+    configurations since (000 §3.4). Each of them has had the same of the old configuration."""
+    since, until = before.row.step, view.row.step
+    kept = before.members
+    for life in groups.ring.by_node.get(view.row.node, ()):
+        for stay in life.stays:
+            if not stay.regular and since < stay.change.step <= until:
+                kept = frozenset(name for name in kept if processor_of(name) in stay.members)
+    return kept
+
+
+def _fault_of_company(view: View, expected: frozenset[str]) -> str | None:
+    if view.together == expected:
+        return None
+    return f"as come along with {_listed(view.together)}, when {_listed(expected)} did"
 
 
 def _report(view: View, fault: str, found: Findings) -> None:

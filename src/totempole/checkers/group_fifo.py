@@ -5,13 +5,17 @@ that the ring carried before, so that whatever the sender had on the ring before
 for a group that the receiver was in by then. Which messages these are is known from others who delivered
 them; one that nobody delivered was on the ring if its sender was in that configuration when it sent it, and
 after all that the sender's processor had seen by then.
+
+From one ring to a later one, or from group to group, it can be judged of receivers whose processors stayed
+with the sender's (group_fate.py): whatever came back to the sender was sent again before anything later.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
 
+from totempole.checkers.group_fate import Missed, missed, was_with_sender
 from totempole.checkers.group_history import Delivery, GroupHistory, Membership, Message, Process, ring_of
 from totempole.checkers.terms import Terms
 from totempole.checkers.verdict import Findings
@@ -47,6 +51,7 @@ def first_in_first_out(groups: GroupHistory, terms: Terms, found: Findings) -> N
             _enlist(groups, message, lines)
     for process in groups.processes:
         _check_receiver(process, lines, found)
+    _check_across_rings(groups, found)
     senders = {message.sender for message in groups.messages.values() if message.sent is None}
     for node in groups.absent(senders):
         found.undecided(f"Node {node}, whose processes sent messages, left no trace.")
@@ -65,18 +70,22 @@ def _check_numbers(process: Process, found: Findings) -> None:
 
 
 def _enlist(groups: GroupHistory, message: Message, lines: _Lines) -> None:
+    line = _line_of(groups, message)
+    if line is not None and message.sent is not None:
+        ring, floor = line
+        for group in message.sent.group.split(","):
+            lines.setdefault((message.sender, group, ring), _Line()).add(message, floor)
+
+
+def _line_of(groups: GroupHistory, message: Message) -> tuple[RingId, Place] | None:
+    """The ring that carried the message, if that is known, and a place on it before which it was not."""
     row = message.sent
     assert row is not None
     if message.first is not None:
-        floor = message.first.place
-        ring = ring_of(floor)
-    elif message.floor is not None and _regular(groups, row):
-        floor = message.floor
-        ring = groups.ring.ring(row.configuration)
-    else:
-        return
-    for group in row.group.split(","):
-        lines.setdefault((message.sender, group, ring), _Line()).add(message, floor)
+        return ring_of(message.first.place), message.first.place
+    if message.floor is not None and _regular(groups, row):
+        return groups.ring.ring(row.configuration), message.floor
+    return None
 
 
 def _regular(groups: GroupHistory, row: Row) -> bool:
@@ -115,6 +124,50 @@ def _check_passed_over(
         left = membership.left
         if start < here and (left is None or left.step > delivery.row.step):
             _passed_over(delivery, view.group, line.messages[start:here], found)
+
+
+def _check_across_rings(groups: GroupHistory, found: Findings) -> None:
+    """At the first delivery that shows it. What was on the ring of that delivery is judged above."""
+    records: dict[Process, _Records] = {}
+    for case in missed(groups):
+        receiver = case.membership.process
+        if receiver not in records:
+            records[receiver] = _records_of(receiver)
+        later = _first_later(records[receiver].get(case.message.sender), case.message.number)
+        if later is None or _on_one_line(groups, case, later):
+            continue
+        left = case.membership.left
+        stays = left is None or left.step > later.row.step
+        if stays and was_with_sender(groups, case, ring_of(later.place)):
+            _passed_over(later, case.membership.group, [case.message], found)
+
+
+_Records = dict[str, tuple[list[int], list[Delivery]]]
+"""By sender: the numbers that were higher than all before, and their deliveries."""
+
+
+def _records_of(process: Process) -> _Records:
+    records: _Records = {}
+    for delivery in process.deliveries:
+        numbers, deliveries = records.setdefault(delivery.message.sender, ([], []))
+        if not numbers or delivery.message.number > numbers[-1]:
+            numbers.append(delivery.message.number)
+            deliveries.append(delivery)
+    return records
+
+
+def _first_later(records: tuple[list[int], list[Delivery]] | None, number: int) -> Delivery | None:
+    if records is None:
+        return None
+    numbers, deliveries = records
+    index = bisect_right(numbers, number)
+    return deliveries[index] if index < len(numbers) else None
+
+
+def _on_one_line(groups: GroupHistory, case: Missed, later: Delivery) -> bool:
+    line = _line_of(groups, case.message)
+    groups_of_both = case.membership.group in later.row.group.split(",")
+    return line is not None and groups_of_both and line[0] == ring_of(later.place)
 
 
 def _passed_over(delivery: Delivery, group: str, missed: list[Message], found: Findings) -> None:

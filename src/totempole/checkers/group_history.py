@@ -19,6 +19,12 @@ from totempole.errors import TraceError
 from totempole.trace.schema import Row
 from totempole.types import NO_RING, OrderKey, Place, ProcessorId, RingId
 
+OUT_OF_TIME = ">left leave timeout"
+"""How the last state of a processor ends that had to leave before it was done: as good as a crash."""
+
+INDEX_MAX = 2**62
+"""Behind all places within a packet."""
+
 NO_DIGEST = "-"
 """Stands where a level of the trace does not compare contents."""
 
@@ -156,14 +162,25 @@ class GroupHistory:
         """The last process of each name."""
         self.messages: dict[str, Message] = {}
         self.states: list[StateRow] = []
+        self.hurried: set[tuple[ProcessorId, int]] = set()
+        """The nodes and incarnations that ran out of time when they left."""
         self._reached: dict[ProcessorId, Place] = {}
         """How far in the order each processor has come."""
         self._views: dict[str, tuple[int, str, frozenset[str], frozenset[str]]] = {}
         handlers = self._handlers()
-        mine = [row for row in rows if row.kind in handlers]
+        rows = list(rows)
+        for row in rows:
+            if row.kind == "state" and row.detail.endswith(OUT_OF_TIME):
+                self.hurried.add((row.node, row.incarnation))
+        if not any(row.kind in handlers for row in rows):
+            return
+        mine = [row for row in rows if row.kind in handlers or row.kind == "deliver"]
         mine.sort(key=itemgetter(1, 3))  # by node and step
         for row in mine:
-            handlers[row.kind](self._process(row), row)
+            if row.kind == "deliver":
+                self._pass(row)
+            else:
+                handlers[row.kind](self._process(row), row)
 
     def absent(self, names: Iterable[str]) -> list[ProcessorId]:
         """The processors of these processes whose traces are not here at all."""
@@ -172,16 +189,21 @@ class GroupHistory:
     def must_tell(self, terms: Terms, name: str, since: Row) -> bool:
         """Whether the trace of that process's processor has by now all that led to the row `since`.
 
-        One of a killed node lacks its last rows. Only the simulator, whose clock is the same for all, writes
-        down everything up to the crash.
+        That of a killed life lacks its last rows. The simulator writes down everything up to a crash.
         """
         node = processor_of(name)
         if node not in self.ring.by_node:
             return False
+        life = self._latest_life(node, incarnation_of(name))
+        if life is not None and life.cut_short:
+            return terms.same_clock and life.last is not None and life.last.at_us >= since.at_us
         if terms.complete:
-            life = self.ring.current(node)
-            return terms.same_clock or (life is not None and life.incarnation == incarnation_of(name))
+            return terms.same_clock or (life is not None and not life.ended)
         return terms.same_clock and self.ring.last_at.get(node, -1) >= since.at_us
+
+    def _latest_life(self, node: ProcessorId, incarnation: int) -> Life | None:
+        lives = reversed(self.ring.by_node[node])
+        return next((life for life in lives if life.incarnation == incarnation), None)
 
     def _handlers(self) -> dict[str, Callable[[Process, Row], None]]:
         return {
@@ -320,6 +342,10 @@ class GroupHistory:
     def _place(self, row: Row, index: str) -> Place:
         return Place(OrderKey(self.ring.ring(row.ring), row.seq, NO_RING), _number(index, row.detail))
 
+    def _pass(self, row: Row) -> None:
+        """The processor has come past this packet of its ring, be it of groups or not."""
+        self._reach(row.node, Place(OrderKey(self.ring.ring(row.ring), row.seq, NO_RING), INDEX_MAX))
+
     def _reach(self, node: ProcessorId, place: Place) -> None:
         reached = self._reached.get(node)
         if reached is None or place > reached:
@@ -332,6 +358,11 @@ def processor_of(name: str) -> ProcessorId:
 
 def incarnation_of(name: str) -> int:
     return _number(name.split(".")[1] if name.count(".") == 2 else "", name)
+
+
+def order_of(name: str) -> tuple[int, int, int]:
+    """Names sort as processes do, by number."""
+    return processor_of(name), incarnation_of(name), _number(name.rpartition(".")[2], name)
 
 
 def ring_of(place: Place) -> RingId:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
+from totempole.checkers.group_fate import Missed, left_in_good_order, missed, was_with_sender
 from totempole.checkers.group_history import GroupHistory, Membership, Process, View
 from totempole.checkers.group_state import NOBODY, Transfers, transfer_of
 from totempole.checkers.group_synchrony import compare_deliveries
 from totempole.checkers.terms import Terms
 from totempole.checkers.verdict import Findings
-from totempole.types import Place, ProcessorId
+from totempole.types import ProcessorId
 
 
 def group_liveness(groups: GroupHistory, terms: Terms, found: Findings) -> None:
@@ -19,12 +20,16 @@ def group_liveness(groups: GroupHistory, terms: Terms, found: Findings) -> None:
         found.undecided("A complete run and an expectation are needed to tell.")
         return
     transfers = Transfers(groups)
+    lost = list(missed(groups))
     for nodes in terms.expectation.groups:
         absent = groups.ring.absent(sorted(nodes))
         for node in absent:
             found.undecided(f"Node {node} left no trace.")
         if not absent:
-            _check_component(groups, transfers, _alive(groups, nodes), found)
+            alive = _alive(groups, nodes)
+            _check_component(transfers, alive, found)
+            for case in lost:
+                _check_fate(groups, case, alive, nodes, found)
 
 
 def _alive(groups: GroupHistory, nodes: Iterable[ProcessorId]) -> list[Process]:
@@ -36,23 +41,14 @@ def _alive(groups: GroupHistory, nodes: Iterable[ProcessorId]) -> list[Process]:
     ]
 
 
-def _check_component(
-    groups: GroupHistory, transfers: Transfers, alive: list[Process], found: Findings
-) -> None:
+def _check_component(transfers: Transfers, alive: list[Process], found: Findings) -> None:
     wanted: dict[str, list[Membership]] = {}
     for process in alive:
         for group, memberships in process.memberships.items():
             if memberships[-1].left is None:
                 wanted.setdefault(group, []).append(memberships[-1])
-    earliest: dict[str, Place] = {}
     for group, memberships in sorted(wanted.items()):
         _check_group(group, memberships, transfers, found)
-        places = [membership.views[0].place for membership in memberships if membership.views]
-        if places:
-            earliest[group] = min(places)
-    for process in alive:
-        _check_own(process, found)
-        _check_arrival(process, earliest, found)
 
 
 def _check_group(group: str, memberships: list[Membership], transfers: Transfers, found: Findings) -> None:
@@ -100,48 +96,60 @@ def _final_view(group: str, membership: Membership, members: frozenset[str], fou
 
 
 def _check_state(group: str, membership: Membership, transfers: Transfers, found: Findings) -> None:
-    """A joiner that wants the state is told where it comes from, and gets what was given."""
+    """A joiner that wants the state is told where it comes from, and gets it: if its donor fails, another
+    member takes over (docs/groups.md "Joining with state")."""
     if "wants_state" not in membership.flags or not membership.views:
         return
     name, join = membership.process.name, membership.views[0].row
-    begins = [state for state in membership.states if state.what == "begins"]
+    begins = [index for index, state in enumerate(membership.states) if state.what == "begins"]
     if not begins:
         found.violated(f"Process {name} joined {group} and was never told of its state.", join)
         return
-    begun = begins[-1]
-    given = transfers.given.get(transfer_of(begun)) if begun.other != NOBODY else None
-    if given is not None and not any(state.what == "last" for state in membership.states):
-        found.violated(
-            f"Process {name} never got the state of {group} that {begun.other} gave.", begun.row, given.row
-        )
+    begun, after = membership.states[begins[-1]], membership.states[begins[-1] + 1 :]
+    if begun.other == NOBODY or any(state.what == "last" for state in after):
+        return
+    transfer = transfer_of(begun)
+    given, asked = transfers.given.get(transfer), transfers.asked.get(transfer)
+    if given is not None:
+        text = f"Process {name} never got the state of {group} that {begun.other} gave."
+        found.violated(text, begun.row, given.row)
+        return
+    what = "was never asked for" if asked is None else "never gave"
+    found.violated(
+        f"Process {name} waits for the state of {group}, which {begun.other} {what}.",
+        begun.row,
+        *([asked.row] if asked is not None else []),
+    )
 
 
-def _check_own(process: Process, found: Findings) -> None:
-    """What a process sends to a group that it is in, it gets itself."""
-    delivered = {delivery.message for delivery in process.deliveries} if process.sends else set()
-    for message in process.sends:
-        row = message.sent
+def _check_fate(
+    groups: GroupHistory,
+    case: Missed,
+    alive: list[Process],
+    nodes: Collection[ProcessorId],
+    found: Findings,
+) -> None:
+    """What a processor has accepted reaches every member that was with it, be the sender a member or not, if
+    the processor lives or has left in good order."""
+    sender, membership = case.sender, case.membership
+    member = membership.process
+    if membership.left is not None or membership is not member.asked(membership.group) or member not in alive:
+        return
+    how = _how_it_is(groups, sender, nodes)
+    if how and was_with_sender(groups, case):
+        row = case.message.sent
         assert row is not None
-        if message not in delivered and any(
-            _was_in(process, group, row.step) for group in row.group.split(",")
-        ):
-            found.violated(f"Process {process.name} never delivered its own message {message.name}.", row)
-
-
-def _was_in(process: Process, group: str, step: int) -> bool:
-    asked = process.asked(group)
-    return asked is not None and asked.left is None and bool(asked.views) and asked.views[0].row.step < step
-
-
-def _check_arrival(process: Process, earliest: dict[str, Place], found: Findings) -> None:
-    """What is sent in the final configuration reaches who is in the group, be the sender in it or not."""
-    final = process.life.stays[-1].name if process.life.stays else ""
-    for message in process.sends:
-        row, floor = message.sent, message.floor
-        if message.first is not None or row is None or floor is None or row.configuration != final:
-            continue
-        group = next(
-            (name for name in row.group.split(",") if name in earliest and earliest[name] <= floor), None
+        found.violated(
+            f"Process {member.name}, in {membership.group} all the time, never delivered {row.message}; node "
+            f"{row.node}, which had accepted it, {how}.",
+            row,
+            nodes=[row.node, member.node],
         )
-        if group is not None:
-            found.violated(f"Nobody in {group} ever delivered {message.name}, sent in {final}.", row)
+
+
+def _how_it_is(groups: GroupHistory, sender: Process, nodes: Collection[ProcessorId]) -> str:
+    """How the sender's processor did, if it owes what it has accepted."""
+    if left_in_good_order(groups, sender.life):
+        return "left in good order"
+    alive = sender.node in nodes and sender.life is groups.ring.current(sender.node)
+    return "lives" if alive else ""

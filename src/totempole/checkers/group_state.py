@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from totempole.checkers.group_history import NO_DIGEST, GroupHistory, Membership, StateRow, processor_of
+from totempole.checkers.group_history import (
+    NO_DIGEST,
+    GroupHistory,
+    Membership,
+    StateRow,
+    order_of,
+    processor_of,
+)
 from totempole.checkers.terms import Terms
 from totempole.checkers.verdict import Findings
 from totempole.types import Place
@@ -44,6 +51,7 @@ def state_transfer(groups: GroupHistory, terms: Terms, found: Findings) -> None:
         for memberships in process.memberships.values():
             for membership in memberships:
                 _check_joiner(groups, terms, transfers, membership, found)
+                _check_choice(groups, membership, found)
     _check_prefixes(groups, terms, found)
 
 
@@ -92,6 +100,30 @@ def _check_joiner(
                 _twice(name, group, complete, state, found)
             complete = state
             _check_whole(groups, terms, transfers, begun, state, found)
+
+
+def _check_choice(groups: GroupHistory, membership: Membership, found: Findings) -> None:
+    """Who joins gets the state from the first member, by number, that can give it. One that offers it and
+    never wanted it itself can."""
+    if not membership.views:
+        return
+    view, name = membership.views[0], membership.process.name
+    for state in membership.states:
+        if state.what == "begins" and state.place == view.place:
+            able = [other for other in view.members if other != name and _can_give(groups, other, view.group)]
+            first = min(able, key=order_of, default=None)
+            if first is not None and (state.other == NOBODY or order_of(first) < order_of(state.other)):
+                found.violated(
+                    f"Process {name} was told to get the state of {view.group} from {state.other}, when "
+                    f"{first} was the first that could give it.",
+                    state.row,
+                )
+
+
+def _can_give(groups: GroupHistory, name: str, group: str) -> bool:
+    process = groups.by_name.get(name)
+    mine = process.memberships.get(group, []) if process is not None else []
+    return bool(mine) and all("donor" in one.flags and "wants_state" not in one.flags for one in mine)
 
 
 def _twice(name: str, group: str, first: StateRow, second: StateRow, found: Findings) -> None:

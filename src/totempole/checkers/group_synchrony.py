@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import chain
 
-from totempole.checkers.group_history import GroupHistory, View, ViewId
+from totempole.checkers.group_history import GroupHistory, Process, View, ViewId
 from totempole.checkers.terms import Terms
 from totempole.checkers.verdict import Findings
 
@@ -21,6 +22,8 @@ def virtual_synchrony(groups: GroupHistory, terms: Terms, found: Findings) -> No
                 if first is not view:
                     _compare(first, view, found)
     _check_open_moves(groups, terms, moves, found)
+    if terms.complete:
+        _check_leavers(groups, found)
 
 
 def _compare(first: View, second: View, found: Findings) -> None:
@@ -52,6 +55,43 @@ def compare_deliveries(mine: View, yours: View, who: str, found: Findings) -> No
         rows = next(([a.row, b.row] for a, b in pairs if a.message is not b.message), [mine.row, yours.row])
         text = f"{who}, but delivered in different orders in the one at {mine.place}."
     found.violated(text, *rows[:10], nodes=[mine.row.node, yours.row.node])
+
+
+def _check_leavers(groups: GroupHistory, found: Findings) -> None:
+    """Who leaves a group is in it until the order says so. It is told of no view after that, and is compared
+    with one that was, if their processors went on together."""
+    known: set[tuple[ViewId, str]] = set()
+    for process in groups.processes:
+        for view in process.views:
+            gone = view.before.members - view.members if view.before is not None else frozenset()
+            if view.changed != "leave" or len(gone) != 1:
+                continue
+            name = next(iter(gone))
+            if (view.id, name) not in known:
+                known.add((view.id, name))
+                _check_leaver(groups, process, view, name, found)
+
+
+def _check_leaver(groups: GroupHistory, process: Process, view: View, name: str, found: Findings) -> None:
+    leaver, before = groups.by_name.get(name), view.before
+    assert before is not None
+    if leaver is None or leaver.disconnected is not None or not _goes_on_with(groups, process, view, leaver):
+        return
+    for membership in leaver.memberships.get(view.group, []):
+        last = membership.views[-1] if membership.views else None
+        if membership.left is not None and last is not None and last.id == before.id:
+            told = [delivery for delivery in last.deliveries if delivery.place < view.place]
+            who = f"Processes {view.owner} and {name} were in {view.group} until {name} left at {view.place}"
+            compare_deliveries(before, replace(last, deliveries=told), who, found)
+
+
+def _goes_on_with(groups: GroupHistory, process: Process, view: View, other: Process) -> bool:
+    """Whether the other one's processor lives, and came along at the next change of configuration."""
+    if other.life is not groups.ring.current(other.node):
+        return False
+    later = (s for s in process.life.stays if not s.regular and s.change.step > view.row.step)
+    following = next(later, None)
+    return following is None or other.node in following.members
 
 
 def _check_open_moves(groups: GroupHistory, terms: Terms, moves: dict[_Move, View], found: Findings) -> None:

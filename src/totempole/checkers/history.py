@@ -14,6 +14,12 @@ from totempole.errors import TraceError
 from totempole.trace.schema import Row
 from totempole.types import ProcessorId, RingId
 
+KILLED = "killed"
+"""What the row of a crash says that another wrote, because the node could not."""
+
+RECOVERING = "commit>recover"
+"""The transition at the Commit token's second visit: the consensus is known to be one (000 theorem 4.2)."""
+
 
 @dataclass(slots=True)
 class Stay:
@@ -45,9 +51,22 @@ class Life:
     stray: list[Row] = field(default_factory=list)
     """Deliveries and originations before any configuration was installed."""
     submissions: list[Row] = field(default_factory=list)
+    states: list[Row] = field(default_factory=list)
+    joins: list[Row] = field(default_factory=list)
+    writes: list[Row] = field(default_factory=list)
+    """Writes to stable storage, begun and done."""
+    receipts: dict[str, dict[int, Row]] = field(default_factory=dict)
+    """By ring and sequence number, when this life first had a message: it received or originated it."""
     ended: bool = False
     """It crashed, left, or was followed by another life."""
+    end: str = ""
+    """How it ended: "crash", "leave", or nothing when it was killed."""
     last: Row | None = None
+
+    @property
+    def cut_short(self) -> bool:
+        """It was killed, so that its last rows are missing: it is judged up to those that are there."""
+        return self.ended and not self.end
 
     def left_for_good(self, place: int) -> Stay | None:
         """The next regular configuration that this life installed after the stay at `place`."""
@@ -74,6 +93,10 @@ class History:
         self.deliveries: list[Row] = []
         self.receives: list[Row] = []
         self.suspicions: list[Row] = []
+        self.blames: list[Row] = []
+        self.safe_notices: list[tuple[Life, Row]] = []
+        self.committed: dict[str, dict[ProcessorId, tuple[Life, Row]]] = {}
+        """For each ring, who went from Commit to Recover for it: the life, and the row that says so."""
         self.originated: dict[str, Row] = {}
         """The first origination of each message."""
         self.delivered: dict[str, dict[ProcessorId, Row]] = {}
@@ -116,6 +139,20 @@ class History:
         lives = self.by_node.get(node)
         return lives[-1] if lives and not lives[-1].ended else None
 
+    def life_of(self, message: str) -> Life | None:
+        """The life that gave the message its identity, origin.incarnation.number."""
+        origin, _, rest = message.partition(".")
+        incarnation = rest.partition(".")[0]
+        if not (origin.isdecimal() and incarnation.isdecimal()):
+            return None
+        lives = self.by_node.get(int(origin), [])
+        return next((life for life in lives if life.incarnation == int(incarnation)), None)
+
+    def life_on(self, ring: str, node: ProcessorId) -> Life | None:
+        """The node's life that was on the ring: no other life ever is."""
+        known = self.committed.get(ring, {}).get(node) or self.installers.get(ring, {}).get(node)
+        return known[0] if known is not None else None
+
     def open_stays(self) -> list[tuple[Life, Stay]]:
         """The configurations in force at the end of the trace."""
         return [(life, life.stays[-1]) for life in self.lives if life.stays and not life.ended]
@@ -142,18 +179,37 @@ class History:
                     life.stray.append(row)
             elif kind == "receive":
                 self.receives.append(row)
+                life.receipts.setdefault(row.ring, {}).setdefault(row.seq, row)
             elif kind == "originate":
                 self.originations.append(row)
+                life.receipts.setdefault(row.ring, {}).setdefault(row.seq, row)
                 (life.stays[-1].events if life.stays else life.stray).append(row)
             elif kind == "submit":
                 life.submissions.append(row)
             elif kind == "configuration":
                 self._install(life, row)
-            elif kind == "suspect":
-                self.suspicions.append(row)
             elif kind == "crash" or kind == "leave":
-                life.ended = True
+                life.ended, life.end = True, "" if row.detail == KILLED else kind
+            else:
+                self._index_rarer(life, row)
             life.last = row
+
+    def _index_rarer(self, life: Life, row: Row) -> None:
+        match row.kind:
+            case "state":
+                life.states.append(row)
+                if transition(row) == RECOVERING:
+                    self.committed.setdefault(row.ring, {}).setdefault(row.node, (life, row))
+            case "join":
+                life.joins.append(row)
+            case "persist" | "persisted":
+                life.writes.append(row)
+            case "suspect":
+                self.suspicions.append(row)
+            case "blame":
+                self.blames.append(row)
+            case "safe":
+                self.safe_notices.append((life, row))
 
     def _life(self, row: Row) -> Life:
         lives = self.by_node.setdefault(row.node, [])
@@ -197,6 +253,11 @@ class History:
                 slots.setdefault(row.ring, {}).setdefault(row.seq, row)
             elif row.node not in known:
                 known[row.node] = row
+
+
+def transition(row: Row) -> str:
+    """The states that a `state` row leads from and to, as "old>new"."""
+    return row.detail.partition(" ")[0]
 
 
 def _in_node_order(rows: list[Row]) -> list[Row]:

@@ -2,6 +2,7 @@
 
 A safe message delivered in configuration C promises that every member of C has it and delivers it too, in
 whatever configuration (figure 4.16), unless the member fails before it installs its next regular one.
+Leaving is no failure.
 """
 
 from __future__ import annotations
@@ -14,16 +15,19 @@ from totempole.checkers.verdict import Findings
 from totempole.trace.schema import Row
 from totempole.types import ProcessorId
 
+LEAVE_TIMEOUT = ">left leave timeout"
+"""How the last state of a processor ends that left before it was done."""
+
 
 def safe_delivery(history: History, terms: Terms, found: Findings) -> None:
-    received = _receipts(history) if terms.same_clock else {}
+    timed = bool(terms.same_clock and history.receives)
     for row, stay in _first_safe_deliveries(history):
         deliverers = history.delivered[row.message]
         for member in stay.members:
             if member not in deliverers:
                 _check_fate(history, terms, row, stay, member, found)
-        if received:
-            _check_receipts(history, terms, row, stay, received.get(row.message, {}), found)
+        if timed:
+            _check_receipts(history, terms, row, stay, found)
 
 
 def _first_safe_deliveries(history: History) -> Iterator[tuple[Row, Stay]]:
@@ -40,32 +44,17 @@ def _first_safe_deliveries(history: History) -> Iterator[tuple[Row, Stay]]:
     yield from first.values()
 
 
-def _receipts(history: History) -> dict[str, dict[ProcessorId, Row]]:
-    """Who had which message, and since when. Empty when the trace is not at protocol level."""
-    receipts: dict[str, dict[ProcessorId, Row]] = {}
-    if history.receives:
-        for rows in (history.originations, history.receives):
-            for row in rows:
-                receipts.setdefault(row.message, {}).setdefault(row.node, row)
-    return receipts
-
-
-def _check_receipts(
-    history: History,
-    terms: Terms,
-    row: Row,
-    stay: Stay,
-    holders: dict[ProcessorId, Row],
-    found: Findings,
-) -> None:
+def _check_receipts(history: History, terms: Terms, row: Row, stay: Stay, found: Findings) -> None:
+    """A receipt by another life of the member is none: what that life had is forgotten."""
     for member in stay.members:
-        receipt = holders.get(member)
+        life = history.life_on(row.ring, member)
+        receipt = life.receipts.get(row.ring, {}).get(row.seq) if life is not None else None
         if receipt is not None and receipt.at_us <= row.at_us:
             continue
         if member not in history.by_node:
             found.undecided(f"Node {member} of configuration {stay.name} left no trace.")
             continue
-        told = terms.complete or receipt is not None or history.last_at.get(member, -1) >= row.at_us
+        told = receipt is not None or _tells(history, terms, member, row)
         found.overdue(
             told,
             f"Node {row.node} delivered {row.message} as safe in {stay.name} when its member {member} had "
@@ -84,14 +73,33 @@ def _check_fate(
         found.undecided(f"Nothing is known of node {member} on ring {row.ring}.")
         return
     next_stay = life.left_for_good(place)
-    if next_stay is None and life.ended:
+    if next_stay is None and life.ended and not _left_in_order(life):
         return
     text = f"Node {row.node} delivered {row.message} as safe in {stay.name}, and its member {member} "
     if next_stay is not None:
         text += f"installed {next_stay.name} without having delivered it."
         found.violated(text, row, next_stay.change)
+    elif life.ended:
+        found.violated(text + "left without having delivered it.", row, nodes=[row.node, member])
     else:
         found.overdue(terms.complete, text + "never delivered it.", row, nodes=[row.node, member])
+
+
+def _tells(history: History, terms: Terms, member: ProcessorId, row: Row) -> bool:
+    """Whether the trace of its life on the ring reaches as far as the row: that of a killed life may not. A
+    life that shows nothing of the ring may be one of those."""
+    life = history.life_on(row.ring, member)
+    if life is None or life.last is None:
+        return terms.complete and not any(other.cut_short for other in history.by_node[member])
+    if life.cut_short:
+        return life.last.at_us >= row.at_us
+    return terms.complete or life.last.at_us >= row.at_us
+
+
+def _left_in_order(life: Life) -> bool:
+    """A leave that runs out of time is a failure; any other is not."""
+    hurried = bool(life.states) and life.states[-1].detail.endswith(LEAVE_TIMEOUT)
+    return life.end == "leave" and not hurried
 
 
 def _life_on_ring(history: History, ring: str, member: ProcessorId) -> tuple[Life | None, int]:

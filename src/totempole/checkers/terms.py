@@ -18,6 +18,15 @@ class Liveness:
 
 
 @dataclass(frozen=True, slots=True)
+class Calm:
+    """A stretch of a run in which nothing goes wrong, and by when all who are up have a ring in it."""
+
+    from_us: int
+    settled_us: int
+    to_us: int
+
+
+@dataclass(frozen=True, slots=True)
 class Terms:
     """How a trace is to be read."""
 
@@ -26,3 +35,5 @@ class Terms:
     same_clock: bool = True
     """`at_us` is one clock for all nodes, as it is in the simulator."""
     expectation: Liveness | None = None
+    calm: tuple[Calm, ...] = ()
+    """Stretches without any fault. The simulator knows them; of nodes nobody does."""

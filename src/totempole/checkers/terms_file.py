@@ -1,7 +1,8 @@
 """What is known of runs beside their rows, as a file next to their traces: `terms.json`.
 
     {"RUN": {"complete": true, "same_clock": true,
-             "expectation": {"at_us": 1, "groups": [[1, 2]], "bound_us": 9}}}
+             "expectation": {"at_us": 1, "groups": [[1, 2]], "bound_us": 9},
+             "calm": [[1, 10, 100]]}}
 
 The simulator writes it: it knows when a run has ended quiescent and who could hear whom. A node does not.
 """
@@ -14,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from totempole.checkers.terms import Liveness, Terms
+from totempole.checkers.terms import Calm, Liveness, Terms
 from totempole.errors import TraceError
 
 TERMS_FILE = "terms.json"
@@ -53,6 +54,8 @@ def to_json(terms: Terms) -> dict[str, Any]:
     if wanted is not None:
         groups = [sorted(group) for group in wanted.groups]
         told["expectation"] = {"at_us": wanted.at_us, "groups": groups, "bound_us": wanted.bound_us}
+    if terms.calm:
+        told["calm"] = [[calm.from_us, calm.settled_us, calm.to_us] for calm in terms.calm]
     return told
 
 
@@ -62,4 +65,5 @@ def from_json(told: Any) -> Terms:
     if wanted is not None:
         groups = tuple(tuple(map(int, group)) for group in wanted["groups"])
         expectation = Liveness(int(wanted["at_us"]), groups, int(wanted["bound_us"]))
-    return Terms(bool(told["complete"]), bool(told["same_clock"]), expectation)
+    calm = tuple(Calm(*map(int, times)) for times in told.get("calm", ()))
+    return Terms(bool(told["complete"]), bool(told["same_clock"]), expectation, calm)

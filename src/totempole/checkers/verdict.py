@@ -47,6 +47,12 @@ class Verdict:
     """How many violations there are in all."""
     reasons: tuple[str, ...] = ()
     """Why parts of the property could not be decided."""
+    note: str = ""
+    """What a bare outcome would hide: that there was nothing to judge."""
+
+    def told(self) -> str:
+        """The outcome in words."""
+        return self.note or str(self.outcome)
 
     def __str__(self) -> str:
         more = (
@@ -55,7 +61,7 @@ class Verdict:
         details = [str(violation) for violation in self.violations] + more
         if self.outcome is Outcome.UNDECIDED:
             details = list(self.reasons)
-        return "\n  ".join([f"{self.property}: {self.outcome}", *details])
+        return "\n  ".join([f"{self.property}: {self.told()}", *details])
 
 
 @dataclass(frozen=True, slots=True)

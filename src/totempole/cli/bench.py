@@ -20,6 +20,8 @@ examples:
   totem bench compare corosync --json compare.json
   totem bench compare pysyncobj --quick
   totem bench clients        1, 10 and 100 programs on one daemon
+  totem bench failover --idle 600 --rounds 1
+                             a crash after ten idle minutes, and one on a busy ring
   totem bench spark          events verified and campaign runs per second
 """
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from dataclasses import asdict, replace
+from statistics import median
 
 from rich.table import Table
 
-from totempole.bench import clients, endurance, lan100, limit, scale
+from totempole.bench import clients, endurance, failover, lan100, limit, scale
 from totempole.cli import options
 from totempole.cli.bench_compare import PEERS, run_compare
 from totempole.cli.bench_rounds import chosen_plan, counting
@@ -33,6 +34,15 @@ def add(benches: options.Verbs) -> None:
         benches, "lan100", "everyone sending on a LAN of 100 Mbit/s: how much is payload", run_lan100
     )
     scaling = _bench(benches, "scale", "2 to 8 nodes on one machine: throughput, rotation, CPU", run_scale)
+    failing = _bench(
+        benches, "failover", "kill -9 on an idle ring and on a busy one: the next configuration", run_failover
+    )
+    failing.add_argument(
+        "--idle",
+        type=options.at_least_one,
+        metavar="SECONDS",
+        help=f"how long the ring is quiet before a kill; default {failover.Plan().idle_s:g}",
+    )
     crowding = _bench(
         benches, "clients", "1, 10 and 100 clients on one daemon: throughput, fairness, memory", run_clients
     )
@@ -42,7 +52,7 @@ def add(benches: options.Verbs) -> None:
         metavar="BYTES",
         help="each client has at most so many bytes of its own under way; default: what the daemon takes",
     )
-    for parser in (comparing, limiting, lan, scaling, crowding):
+    for parser in (comparing, limiting, lan, scaling, failing, crowding):
         parser.add_argument("--rounds", type=options.at_least_one, metavar="N", help="medians over N rounds")
     for name, summary in (
         ("calm", "full load on busy cores: no configuration may change"),
@@ -61,7 +71,7 @@ def _bench(
     return parser
 
 
-# limit, lan100, scale
+# limit, lan100, scale, failover
 
 
 def run_limit(arguments: argparse.Namespace) -> int:
@@ -120,6 +130,26 @@ def run_scale(arguments: argparse.Namespace) -> int:
         )
     screen.print(shown)
     screen.save_json([asdict(one) for one in sizes])
+    return 0
+
+
+def run_failover(arguments: argparse.Namespace) -> int:
+    screen = Screen(arguments.json)
+    plan = chosen_plan(arguments, failover.QUICK, failover.Plan())
+    plan = replace(plan, idle_s=arguments.idle or plan.idle_s)
+    with counting(screen, 2 * plan.rounds) as tell:
+        found = failover.measure(plan, tell)
+    names = ("median ms", "slowest ms", "ratio")
+    title = f"From kill -9 to the next configuration at the others, {failover.HOSTS} nodes"
+    shown = table("ring", *names, title=title, right=names)
+    for name, times, ratio in (
+        ("busy", found.busy_ms, 1.0),
+        (f"idle for {plan.idle_s:g} s", found.idle_ms, found.ratio),
+    ):
+        shown.add_row(name, f"{median(times):,.0f}", f"{max(times):,.0f}", f"{ratio:.2f}")
+    screen.print(shown)
+    screen.print(f"Token loss timeout as the ring went idle: {median(found.stretched_ms):,.0f} ms")
+    screen.save_json({"idle_s": plan.idle_s, **asdict(found), "ratio": found.ratio})
     return 0
 
 

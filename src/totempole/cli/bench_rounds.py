@@ -8,12 +8,21 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TypeVar
 
-from totempole.bench import clients, compare, compare_pysyncobj, lan100, limit, scale
+from totempole.bench import clients, compare, compare_pysyncobj, failover, lan100, limit, scale
 from totempole.cli.output import Screen
 from totempole.errors import TotemError
 from totempole.lab import missing
 
-P = TypeVar("P", compare.Plan, compare_pysyncobj.Plan, limit.Plan, lan100.Plan, scale.Plan, clients.Plan)
+P = TypeVar(
+    "P",
+    compare.Plan,
+    compare_pysyncobj.Plan,
+    limit.Plan,
+    lan100.Plan,
+    scale.Plan,
+    failover.Plan,
+    clients.Plan,
+)
 
 
 def chosen_plan(arguments: argparse.Namespace, quick: P, full: P) -> P:

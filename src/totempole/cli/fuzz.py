@@ -8,11 +8,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-from totempole.cli import mutants, options, replay
+from totempole.cli import exhaustive, mutants, options, replay, steer
 from totempole.cli.output import Screen, table
-from totempole.cli.tables import coverage_table
+from totempole.cli.tables import coverage_table, rarest_excluded, what_may_remain
 from totempole.errors import TotemError
+from totempole.sim.fuzz.group_mutants import GROUP_STAGED, GROUP_UNNOTICED
 from totempole.sim.fuzz.kinds import GROUPS, KINDS, RING
+from totempole.sim.fuzz.mutants import STAGED, UNNOTICED
 from totempole.sim.fuzz.profiles import ALL, PROFILES
 from totempole.sim.fuzz.search import Tally, search
 
@@ -33,6 +35,10 @@ examples:
   totem fuzz --mutants                           broken protocols, to see the search at work
   totem fuzz --mutant "safe delivered as agreed" --shrink
   totem fuzz --mutants --seeds 0:500             does the search notice them all?
+  totem fuzz --steer 400                         scenarios that reach something rare breed others
+  totem fuzz --exhaustive                        small systems, every order of what can happen
+  totem fuzz --exhaustive --processors 3 --losses 1 --timeouts 2
+  totem fuzz --replay violation.path             a path that such a search found
 
 Exits 1 when a seed failed; for 1000 seeds or more also when something that the search is to reach was never
 reached (unless a profile leaves things out); with --mutants, when one survived.
@@ -54,6 +60,9 @@ def add(verbs: options.Verbs) -> None:
     which.add_argument(
         "--mutants", action="store_true", help="list the broken protocols, or with --seeds hunt them all"
     )
+    which.add_argument(
+        "--unnoticed", action="store_true", help="with --mutants: those for which no seed is known"
+    )
     how = parser.add_argument_group("how")
     how.add_argument(
         "--jobs",
@@ -66,6 +75,8 @@ def add(verbs: options.Verbs) -> None:
     how.add_argument("--shrink", action="store_true", help="reduce a failing seed to a small scenario file")
     how.add_argument("--out", metavar="FILE", help="where --shrink writes it (default: seed-N.scenario)")
     how.add_argument("--trace-hash", action="store_true", help="print the digest of the trace, and no more")
+    exhaustive.add(parser)
+    steer.add(parser)
     options.add_judging(parser, quick=f"at most {QUICK_SEEDS} seeds; of one seed, the verdicts only")
     parser.set_defaults(run=run_fuzz)
 
@@ -83,6 +94,10 @@ def cores() -> int:
 
 def run_fuzz(arguments: argparse.Namespace) -> int:
     screen = Screen(arguments.json)
+    if arguments.exhaustive or arguments.replay:
+        return exhaustive.run(screen, arguments)
+    if arguments.steer:
+        return steer.run(screen, arguments)
     one = arguments.seed is not None or arguments.mutant is not None
     if arguments.shrink and not one:
         raise TotemError("fuzz: --shrink needs --seed N or --mutant NAME")
@@ -108,6 +123,11 @@ def _run_mutants(screen: Screen, arguments: argparse.Namespace, seeds: range) ->
     if arguments.seeds is None and not arguments.quick:
         mutants.show_list(screen)
         return 0
+    if arguments.unnoticed:
+        unnoticed = (*STAGED, *UNNOTICED)
+        if arguments.groups:
+            unnoticed = (*GROUP_STAGED, *GROUP_UNNOTICED)
+        return 0 if mutants.hunt_all(screen, seeds, arguments.jobs, unnoticed) else 1
     if arguments.groups:
         return 0 if mutants.hunt_all(screen, seeds, arguments.jobs, GROUPS.mutants) else 1
     return 0 if mutants.hunt_all(screen, seeds, arguments.jobs) else 1
@@ -178,6 +198,8 @@ class SearchReport:
         self._show_failures(screen)
         screen.print()
         screen.print(self._summary())
+        if not self.tally.failed:
+            screen.print(what_may_remain(self.tally.done))
         if not self.covers:
             screen.print(f"[bold red]Never reached:[/] {', '.join(self.missing)}")
 
@@ -214,7 +236,13 @@ class SearchReport:
             for seed, violated, text in self.tally.failures
         ]
         rate = round(self.seeds_per_s, 2)
-        return {**data, "missing": self.missing, "holds": self.holds, "seeds_per_s": rate}
+        return {
+            **data,
+            "missing": self.missing,
+            "holds": self.holds,
+            "seeds_per_s": rate,
+            "bug_share_max": None if self.tally.failed else rarest_excluded(self.tally.done),
+        }
 
     def _replay(self, seed: int) -> str:
         return self.kind.replay_command(seed, self.profile)

@@ -9,10 +9,13 @@ from typing import Any, NamedTuple
 
 from totempole.cli.output import Screen, table
 from totempole.errors import TotemError
-from totempole.sim.fuzz.group_mutants import GROUP_MUTANTS
-from totempole.sim.fuzz.mutants import MUTANTS, Mutant, hunt
+from totempole.sim.fuzz.group_mutants import GROUP_HARMLESS, GROUP_MUTANTS, GROUP_STAGED, GROUP_UNNOTICED
+from totempole.sim.fuzz.mutants import HARMLESS, MUTANTS, STAGED, UNNOTICED, Mutant, hunt
 
-EVERY = (*MUTANTS, *GROUP_MUTANTS)
+EVERY = (
+    *(*MUTANTS, *STAGED, *UNNOTICED, *HARMLESS),
+    *(*GROUP_MUTANTS, *GROUP_STAGED, *GROUP_UNNOTICED, *GROUP_HARMLESS),
+)
 """Of the ring, and of process groups."""
 
 
@@ -66,7 +69,7 @@ def _kills(tasks: Sequence[tuple[Mutant, range]], jobs: int) -> Iterator[Kill]:
         yield from map(_kill, tasks)
         return
     context = multiprocessing.get_context("spawn")
-    with context.Pool(min(jobs, len(tasks)), signal.signal, (signal.SIGINT, signal.SIG_IGN)) as pool:
+    with context.Pool(max(1, min(jobs, len(tasks))), signal.signal, (signal.SIGINT, signal.SIG_IGN)) as pool:
         yield from pool.imap_unordered(_kill, tasks)
 
 

@@ -115,6 +115,7 @@ def findings(config: NodeConfig) -> Iterator[Finding]:
     else:
         yield _attempt("sockets", _ports(config.network), lambda: _sockets(config))
     yield _attempt("peers", config.network.transport, lambda: _peers(config.network))
+    yield _attempt("clients", _clients_place(config), lambda: _clients(config))
     yield Finding("status", str(config.directory / SOCKET_NAME))
     yield Finding("metrics", _metrics(config))
     yield Finding(
@@ -201,6 +202,22 @@ def _resolve(name: str) -> list[str]:
     except socket.gaierror as error:
         raise TotemError(f"peers_dns = {name}: {error.strerror}; is there such a name?") from error
     return sorted({str(address[0]) for *_, address in found})
+
+
+def _clients_place(config: NodeConfig) -> str:
+    clients = config.clients
+    if not clients.enabled:
+        return "none: enabled = false"
+    users = ", ".join(("this user", "root", *clients.users))
+    listen = f"; TLS {clients.listen}" if clients.listen else ""
+    return f"{config.clients_socket} for {users}{listen}"
+
+
+def _clients(config: NodeConfig) -> str:
+    from totempole.daemon.doors import check_doors
+
+    check_doors(config.clients)
+    return _clients_place(config)
 
 
 def _metrics(config: NodeConfig) -> str:

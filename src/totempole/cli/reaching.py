@@ -21,11 +21,21 @@ or at {SOCKET_DEFAULT}; on another host, the one at --host ADDRESS:PORT (docs/se
 
 
 def add_daemon(parser: argparse.ArgumentParser) -> None:
-    where = parser.add_argument_group("the daemon")
-    where.add_argument("--socket", metavar="PATH", help="its Unix socket on this host")
-    where.add_argument("--config", metavar="FILE", help="its settings, which name the socket")
+    _add(parser.add_argument_group("the daemon"), "store")
+
+
+def add_daemons(parser: argparse.ArgumentParser) -> None:
+    _add(parser.add_argument_group("the daemons, one or several"), "append")
+
+
+def _add(where: argparse._ArgumentGroup, action: str) -> None:
+    where.add_argument("--socket", action=action, metavar="PATH", help="its Unix socket on this host")
+    where.add_argument("--config", action=action, metavar="FILE", help="its settings, which name the socket")
     where.add_argument(
-        "--host", metavar="ADDRESS:PORT", help="where it listens, on another host; with --tls-…"
+        "--host",
+        action=action,
+        metavar="ADDRESS:PORT",
+        help="where it listens, on another host; with --tls-…",
     )
     where.add_argument("--tls-certificate", metavar="FILE", help="who you are (PEM)")
     where.add_argument("--tls-key", metavar="FILE", help="the certificate's private key (PEM)")
@@ -47,6 +57,18 @@ def daemon_of(arguments: argparse.Namespace) -> dict[str, Any]:
         if not file:
             raise TotemError(f"--host: give --tls-{name} FILE too, for other hosts are reached by TLS only")
     return {"host": arguments.host, "tls": Tls(**files, server_name=arguments.tls_name)}
+
+
+def daemons_of(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    """The same for each of several; the one that is found by itself when none is given."""
+    nowhere = vars(arguments) | dict.fromkeys(("socket", "config", "host"))
+    no_tls = dict.fromkeys((*(f"tls_{name}" for name in TLS_FILES), "tls_name")) if arguments.host else {}
+    found = []
+    for name in ("socket", "config", "host"):
+        for value in getattr(arguments, name) or ():
+            given = nowhere | {name: value} | (no_tls if name != "host" else {})
+            found.append(daemon_of(argparse.Namespace(**given)))
+    return found or [daemon_of(argparse.Namespace(**nowhere))]
 
 
 def _path(arguments: argparse.Namespace) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,10 @@ from rich.markup import escape
 from totempole import scenarios
 from totempole.checkers import Outcome as Holds
 from totempole.checkers import check
+from totempole.checkers.costs import costs_of
 from totempole.cli import options
 from totempole.cli.figure import draw
-from totempole.cli.loading import load_scenario, parse_processors
+from totempole.cli.loading import EventsOptions, load_scenario, parse_processors
 from totempole.cli.mutants import find_mutant
 from totempole.cli.output import Screen, table
 from totempole.cli.tables import (
@@ -39,6 +41,7 @@ examples:
   totem sim figure-4-16                    one of them
   totem sim my.scenario --story            every configuration, state and fault, line by line
   totem sim appendix-a.events              the paper's events file, with packet drivers
+  totem sim appendix-a.events -m 0.95      the same with 5 % of the messages lost
   totem sim my.scenario --trace run.ndjson the whole trace, as text
   totem sim my.scenario --trace traces     the same as Parquet, for totem verify and totem report
 
@@ -56,14 +59,47 @@ def add(verbs: options.Verbs) -> None:
         metavar="OUT",
         help="write the trace, all of it: as text to OUT.ndjson, or into a directory",
     )
-    parser.add_argument("--events", action="store_true", help="take FILE for an events file")
-    parser.add_argument(
-        "--processors", nargs="+", default=[], metavar="N", help="who takes part, for an events file"
-    )
     parser.add_argument("--seed", type=int, metavar="N", help="another seed than the file's")
     parser.add_argument("--mutant", metavar="NAME", help="run a broken protocol (totem fuzz --mutants)")
     options.add_judging(parser, quick="show the summary only")
+    _add_events(parser)
     parser.set_defaults(run=run_sim)
+
+
+def _add_events(parser: options.Parser) -> None:
+    """The arguments of `cmm` and `pm` in appendix A, with its letters."""
+    events = parser.add_argument_group("an events file of appendix A")
+    add, count, chance = events.add_argument, options.at_least_one, options.probability
+    add("--events", action="store_true", help="take FILE for an events file")
+    add(
+        "--processors",
+        "-c",
+        nargs="+",
+        default=[],
+        metavar="N",
+        help="who takes part (default: all it names)",
+    )
+    add("--network", "-n", type=int, metavar="N", help="which network, if its events are on several")
+    add("--message-reception", "-m", type=chance, metavar="P", help="how likely messages arrive (default 1)")
+    add("--token-reception", "-t", type=chance, metavar="P", help="how likely tokens arrive (default 1)")
+    add("--discard-limit", "-d", type=count, metavar="N", help="a processor halts after N messages delivered")
+    add("--size", "-s", type=count, metavar="BYTES", help="of the packet drivers' messages (default 1024)")
+    add("--window", "-w", type=count, metavar="N", help="messages that all may send in a rotation")
+    add("--each-time", "-e", type=count, metavar="N", help="messages that one may send in a token visit")
+
+
+def _events_options(arguments: argparse.Namespace) -> EventsOptions:
+    names = (
+        "network",
+        "message_reception",
+        "token_reception",
+        "discard_limit",
+        "size",
+        "window",
+        "each_time",
+    )
+    given = {name: getattr(arguments, name) for name in names}
+    return EventsOptions(parse_processors(arguments.processors), **given)
 
 
 def run_sim(arguments: argparse.Namespace) -> int:
@@ -76,7 +112,7 @@ def run_sim(arguments: argparse.Namespace) -> int:
     scenario = load_scenario(
         arguments.file,
         events=arguments.events,
-        processors=parse_processors(arguments.processors),
+        options=_events_options(arguments),
         seed=arguments.seed,
     )
     mutant = find_mutant(arguments.mutant) if arguments.mutant else None
@@ -123,7 +159,8 @@ class SimReport:
         self.outcome = outcome
         self.names = outcome.scenario.names
         self.timeline = Timeline(outcome.rows)
-        self.verdicts = worst(outcome.reports or [check(outcome.rows)])
+        self.verdicts = worst(outcome.reports or [check(outcome.judged_rows)])
+        self.costs = costs_of(outcome.rows)
         self.elapsed_s = elapsed_s
 
     @property
@@ -141,6 +178,7 @@ class SimReport:
         self._show_trouble(screen)
         screen.print()
         screen.print(self._summary())
+        screen.print(self._costs())
 
     def _show_trouble(self, screen: Screen) -> None:
         lines = violation_lines(self.verdicts)
@@ -163,6 +201,14 @@ class SimReport:
             f"{self._delivered():,} deliveries, {world.counters['lost']:,} datagrams lost"
         )
 
+    def _costs(self) -> str:
+        costs = self.costs
+        return (
+            f"At most {costs.configurations:,} configurations at a processor, "
+            f"{costs.without_ring_us / 1000:,.1f} ms without a ring, {costs.attempts:,} attempts at one "
+            f"(never more than {costs.attempts_max:,})"
+        )
+
     def _delivered(self) -> int:
         return sum(host.delivered for host in self.outcome.world.hosts.values())
 
@@ -180,5 +226,6 @@ class SimReport:
             "trace_digest": trace_digest(self.outcome.rows),
             "processors": delivery_data(self.timeline, self.names),
             "properties": verdict_data(self.verdicts),
+            "costs": asdict(self.costs),
             "failures": list(self.outcome.failures),
         }

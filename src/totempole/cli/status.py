@@ -6,6 +6,7 @@ import argparse
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ examples:
   totem status --config node.toml       the node with these settings
   totem status --directory DIR          the node with this directory
   totem status --watch                  once a second, until Ctrl-C
+  totem status --watch 500 >> log       a page every 500 seconds (SRP_DEBUG_TIMEOUT of 000 appendix A)
   totem status --json -                 all of it, for programs
 
 Exits 0 when the node is operational in a ring, 1 when it is forming one, 2 when there is no answer.
@@ -42,7 +44,14 @@ def add(verbs: options.Verbs) -> None:
     parser = options.verb(verbs, "status", "ask a running node how it is", EXAMPLES)
     add_config(parser)
     parser.add_argument("--directory", metavar="DIR", help=f"the node's directory (default {DIRECTORY})")
-    parser.add_argument("--watch", action="store_true", help="ask again every second, until interrupted")
+    parser.add_argument(
+        "--watch",
+        nargs="?",
+        type=options.seconds,
+        const=WATCH_S,
+        metavar="SECONDS",
+        help="ask again every SECONDS, until interrupted (default: every second)",
+    )
     parser.add_argument("--json", metavar="FILE", help="the document as it is; - is standard output")
     parser.set_defaults(run=run_status)
 
@@ -51,7 +60,7 @@ def run_status(arguments: argparse.Namespace) -> int:
     screen = Screen(arguments.json)
     directory = _directory(arguments)
     if arguments.watch:
-        return watch(screen, lambda: read_status(directory))
+        return watch(screen, lambda: read_status(directory), every_s=arguments.watch)
     document = read_status(directory)
     screen.print(page(document))
     screen.save_json(document)
@@ -66,18 +75,33 @@ def _directory(arguments: argparse.Namespace) -> Path:
     return Path(arguments.directory) if arguments.directory else DIRECTORY
 
 
-def watch(screen: Screen, read: Callable[[], Document], pause: Callable[[float], None] = time.sleep) -> int:
+def watch(
+    screen: Screen,
+    read: Callable[[], Document],
+    pause: Callable[[float], None] = time.sleep,
+    every_s: float = WATCH_S,
+) -> int:
     """Shows the page until interrupted; a node that does not answer is shown so, and asked again."""
     last: Document = {}
     try:
-        with Live(console=screen.out, auto_refresh=False) as live:
+        with _showing(screen) as show:
             while True:
                 last, shown = _look(read)
                 screen.save_json(last)
-                live.update(shown, refresh=True)
-                pause(WATCH_S)
+                show(shown)
+                pause(every_s)
     except KeyboardInterrupt:
         return 0 if is_operational(last) else 1
+
+
+@contextmanager
+def _showing(screen: Screen) -> Iterator[Callable[[RenderableType], None]]:
+    """One page that is replaced, on a terminal; elsewhere one page after the other, each with its time."""
+    if not screen.out.is_terminal:
+        yield lambda page: screen.print(Text(time.strftime("%F %T")), page, "")
+        return
+    with Live(console=screen.out, auto_refresh=False) as live:
+        yield lambda page: live.update(page, refresh=True)
 
 
 def _look(read: Callable[[], Document]) -> tuple[Document, RenderableType]:

@@ -50,7 +50,7 @@ def _citation(verdict: Verdict) -> str:
 
 def _outcome(verdict: Verdict) -> Text:
     count = f" ({verdict.count})" if verdict.count > 1 else ""
-    return Text(f"{verdict.outcome}{count}", style=STYLES[verdict.outcome])
+    return Text(f"{verdict.told()}{count}", style="dim" if verdict.note else STYLES[verdict.outcome])
 
 
 def violation_lines(verdicts: Iterable[Verdict]) -> list[str]:
@@ -71,6 +71,7 @@ def verdict_data(verdicts: Iterable[Verdict]) -> list[dict[str, Any]]:
             "count": verdict.count,
             "violations": [_violation_data(violation) for violation in verdict.violations],
             "reasons": list(verdict.reasons),
+            "note": verdict.note,
         }
         for verdict in verdicts
     ]
@@ -134,7 +135,7 @@ def _shown(segment: Segment, names: Mapping[ProcessorId, str]) -> str:
 
 # Coverage
 
-SECTIONS = (("fault", "fate", "crash in"), ("transition", "branch"), ("groups", "process"))
+SECTIONS = (("fault", "fate", "crash in", "run"), ("transition", "branch"), ("groups", "process"))
 """Kinds of things to reach, those of one line side by side."""
 
 
@@ -160,3 +161,22 @@ def _section(kind: str, coverage: Mapping[str, int], everything: Iterable[str]) 
             style = "" if count else "bold red"
             shown.add_row(Text(name.removeprefix(f"{kind}: "), style=style), Text(f"{count:,}", style=style))
     return shown
+
+
+# What a clean search excludes
+
+
+def rarest_excluded(clean: int) -> float | None:
+    """The rule of three: after so many clean runs, a bug that shows in this share of them or more would have
+    been seen, with 95 % certainty."""
+    return 3 / clean if clean > 3 else None
+
+
+def what_may_remain(clean: int) -> str:
+    share = rarest_excluded(clean)
+    if share is None:
+        return "So few clean runs exclude nothing."
+    return (
+        f"{clean:,} clean runs: a bug that shows in fewer than one of {clean // 3:,} runs "
+        f"(3/N = {share:.2g}) may remain."
+    )

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from totempole.checkers.properties import PROPERTIES
+from totempole.checkers.properties import PROPERTIES, GroupProperty
 from totempole.checkers.terms import Terms
 from totempole.cli import options
 from totempole.cli.output import Screen, table
@@ -96,6 +96,8 @@ def show(screen: Screen, judged: Judged, evidence: bool) -> None:
     for item in PROPERTIES:
         counts = judged.outcomes[item.name]
         cells = [_cell(counts.get(outcome, 0), style) for outcome, style in _STYLES.items()]
+        if isinstance(item, GroupProperty) and not judged.grouped:
+            cells = ["[dim]no groups[/]", *cells[1:]]
         found.add_row(item.name, item.citation, *cells)
     screen.print(found)
     if evidence:
@@ -144,13 +146,21 @@ def _summary(judged: Judged) -> str:
         return (
             f"\n{runs}: nothing is violated; {totals['undecided']:,} verdicts are undecided, the others hold."
         )
-    return f"\n{runs}: [green]all {len(PROPERTIES)} properties hold.[/]"
+    return f"\n{runs}: [green]{_all_properties(judged)} hold.[/]"
+
+
+def _all_properties(judged: Judged) -> str:
+    if judged.grouped:
+        return f"all {len(PROPERTIES)} properties"
+    ring = sum(not isinstance(item, GroupProperty) for item in PROPERTIES)
+    return f"all {ring} properties of the ring (no groups in these runs)"
 
 
 def data(judged: Judged) -> dict[str, Any]:
     return {
         "runs": judged.runs,
         "events": judged.events,
+        "grouped_runs": judged.grouped,
         "holds": judged.holds,
         "properties": {name: dict(counts) for name, counts in judged.outcomes.items()},
         "findings": judged.listed,

@@ -28,7 +28,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from totempole.client.blocking_group import Group, SessionEvents
-from totempole.client.endpoint import Endpoint, Reconnect, Tls, endpoint_of, reconnect_of
+from totempole.client.endpoint import Attempts, Endpoint, Reconnect, Tls, endpoint_of, reconnect_of
 from totempole.client.events import Event
 from totempole.client.giving import Piece, captured, could_not_give, pieces
 from totempole.client.protocol import (
@@ -84,7 +84,7 @@ class Session:
         logger: logging.Logger | None = None,
     ) -> None:
         self._endpoint = endpoint
-        self._reconnect = reconnect
+        self._attempts = Attempts(reconnect) if reconnect else None
         self._logger = logger or logging.getLogger("totempole.client")
         self._protocol = Protocol(name, state_bytes_max=state_bytes_max)
         self._socket: socket.socket | None = None
@@ -125,7 +125,7 @@ class Session:
         """Ends the session: what was accepted is sent first, then all groups are left."""
         protocol = self._protocol
         self._gifts.clear()
-        self._reconnect = None
+        self._attempts = None
         try:
             if self._socket is not None and protocol.phase is Phase.OPEN:
                 protocol.bye()
@@ -172,6 +172,8 @@ class Session:
             self._hang_up()
             text = f"no daemon at {self._where}: no answer within {ANSWER_S_MAX:g} s"
             raise SessionError(text) from None
+        if self._attempts is not None:
+            self._attempts.opened(time.monotonic())
 
     def _connect(self) -> socket.socket:
         where = self._endpoint
@@ -211,12 +213,12 @@ class Session:
             return  # whoever opens it says so
         if protocol.phase is Phase.CLOSING:
             self._end(None)
-        elif self._reconnect is None:
+        elif self._attempts is None or protocol.refused_for_good:
             self._end(SessionError(f"the session with {self._where} is over: {reason}"))
         else:
             self._logger.warning("the connection to %s is lost: %s", self._where, reason)
             protocol.lost(reason)
-            self._return = _Return(self._reconnect, reason)
+            self._return = _Return(self._attempts, reason)
 
     def _come_back(self, deadline: float | None) -> None:
         """One more attempt, when it is due."""
@@ -231,7 +233,9 @@ class Session:
             self._open()
         except SessionError as error:
             self._logger.info("not back yet: %s", error)
-            if not way.again():
+            if self._protocol.refused_for_good:
+                self._end(error)
+            elif not way.again():
                 gone = f"the daemon went away ({way.reason}) and did not come back in time"
                 self._end(SessionError(f"{gone}: {error}"))
         else:
@@ -564,16 +568,18 @@ class _Gift:
 class _Return:
     """When to try to come back."""
 
-    def __init__(self, how: Reconnect, reason: str) -> None:
+    def __init__(self, attempts: Attempts, reason: str) -> None:
         self.reason = reason
-        self._pauses = how.pauses()
-        self._give_up_at = _deadline(how.give_up_s)
-        self.due = time.monotonic() + next(self._pauses)
+        self._attempts = attempts
+        self._give_up_at = _deadline(attempts.how.give_up_s)
+        now = time.monotonic()
+        attempts.lost(now)
+        self.due = now + attempts.next_pause()
 
     def again(self) -> bool:
         """Whether there is another attempt."""
         now = time.monotonic()
-        self.due = now + next(self._pauses)
+        self.due = now + self._attempts.next_pause()
         return self._give_up_at is None or now < self._give_up_at
 
 

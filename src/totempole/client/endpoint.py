@@ -62,6 +62,27 @@ class Reconnect:
             bound = min(2 * bound, self.most_s)
 
 
+class Attempts:
+    """When to try to get back, over the whole life of a session."""
+
+    def __init__(self, how: Reconnect) -> None:
+        self.how = how
+        self._pauses = how.pauses()
+        self._opened_s: float | None = None
+
+    def opened(self, now_s: float) -> None:
+        self._opened_s = now_s
+
+    def lost(self, now_s: float) -> None:
+        """After a connection that lasted, the pauses begin again. After a short one they go on growing: the
+        next may end in the same way."""
+        if self._opened_s is not None and now_s - self._opened_s >= self.how.most_s:
+            self._pauses = self.how.pauses()
+
+    def next_pause(self) -> float:
+        return next(self._pauses)
+
+
 def reconnect_of(choice: bool | Reconnect) -> Reconnect | None:
     if isinstance(choice, Reconnect):
         return choice

@@ -146,7 +146,13 @@ class Welcome(NamedTuple):
     version: int = VERSION
 
 
+FOR_GOOD = 2**32 - 1
+"""In place of a request: the session is over, and one that comes back as it is will be refused again."""
+
+
 class Refused(NamedTuple):
+    """An answer to a request; or, with request 0 or FOR_GOOD, the end of the session."""
+
     request: int
     text: str
 

@@ -13,7 +13,8 @@
 
     daemon to program
     WELCOME  JSON: version, process, cluster_id, credit, limits
-    REFUSED  request u32, text                         request 0: the session; the daemon closes it
+    REFUSED  request u32, text                         request 0: the session; the daemon closes it;
+                                                       2**32 - 1: and will do so again (FOR_GOOD)
     DONE     request u32
     CREDIT   u64                                       see `cost_of`
     MESSAGES sender, number u64, count u32, service u8, place, names u16, names, batch
@@ -49,6 +50,7 @@ from totempole.client.frame_reading import (
 from totempole.client.frame_types import (
     CLIENT_KINDS,
     DAEMON_KINDS,
+    FOR_GOOD,
     FRAME_BYTES_MAX,
     HEAD,
     HELLO_BYTES_MAX,
@@ -86,6 +88,7 @@ from totempole.client.frame_types import (
 __all__ = [
     "CLIENT_KINDS",
     "DAEMON_KINDS",
+    "FOR_GOOD",
     "FRAME_BYTES_MAX",
     "HEAD",
     "HELLO_BYTES_MAX",

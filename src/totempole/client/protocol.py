@@ -17,6 +17,7 @@ from totempole.client import frames
 from totempole.client.events import Gap, Messages, Reconnected, Safe, View
 from totempole.client.frames import (
     DAEMON_KINDS,
+    FOR_GOOD,
     LARGE_BYTES_MAX,
     AskGroups,
     Bye,
@@ -36,9 +37,10 @@ from totempole.client.frames import (
     cut,
     decode,
 )
-from totempole.client.sending import Sending, Target
+from totempole.client.sending import Sending, Target, check_name
 from totempole.client.streams import EVENT_WEIGHT, Inbox, Stream
 from totempole.errors import CodecError, SessionError
+from totempole.groups.body import NAME_BYTES_MOST
 from totempole.groups.events import BecameSafe, GroupMessages, GroupView, StateAsked, StateBegins, StateChunk
 from totempole.groups.packing import Batch, pack
 from totempole.types import Payload, Place, ProcessId
@@ -112,8 +114,8 @@ class Protocol:
         self.welcome: Welcome | None = None
         self.farewell: str | None = None
         """Why the daemon has ended the session, as it says itself."""
-        self.refused = False
-        """Whether it did not want the session at all."""
+        self.refused_for_good = False
+        """Whether it would end the next session in the same way."""
         self.answers: list[Answer] = []
         """For the session, which empties it."""
         self.joinings: dict[str, Joining] = {}
@@ -129,7 +131,7 @@ class Protocol:
     def connect(self) -> None:
         """There is a connection: says hello."""
         self._reader = FrameReader(DAEMON_KINDS, LARGE_BYTES_MAX)
-        self.phase, self.farewell, self.refused = Phase.CONNECTING, None, False
+        self.phase, self.farewell, self.refused_for_good = Phase.CONNECTING, None, False
         self.sending.out = [frames.encode(Hello(self.name))]
 
     def lost(self, reason: str) -> None:
@@ -184,6 +186,8 @@ class Protocol:
     def join(self, joining: Joining) -> int:
         if joining.group in self.joinings:
             raise SessionError(f"group {joining.group!r} is joined already, by this session")
+        limits = self.sending.limits
+        check_name(joining.group, limits.group_name_bytes_max if limits else NAME_BYTES_MOST)
         self.joinings[joining.group] = joining
         self.inbox.add(joining.group)
         return self._ask_join("join", joining, self._new_request())
@@ -235,7 +239,7 @@ class Protocol:
         self.sending.request(Bye())
 
     def _new_request(self) -> int:
-        self._request_last = self._request_last % (2**32 - 1) + 1
+        self._request_last = self._request_last % (FOR_GOOD - 1) + 1
         return self._request_last
 
     def is_in(self, group: str, stream: Stream | None) -> bool:
@@ -378,8 +382,8 @@ class Protocol:
             self.answers.append(answer)
 
     def _refused(self, request: int, text: str) -> None:
-        if not request:
-            self.farewell, self.refused = text, True
+        if request in (0, FOR_GOOD):
+            self.farewell, self.refused_for_good = text, request == FOR_GOOD
             return
         asked = self._requests.get(request)
         error = SessionError(text)

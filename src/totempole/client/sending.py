@@ -323,6 +323,8 @@ class Sending:
 
 
 def check_name(name: str, bytes_max: int) -> None:
+    if not isinstance(name, str):
+        raise TypeError(f"a group's name is a string, not {type(name).__name__}")
     size = len(name.encode())
     if not 1 <= size <= bytes_max:
         raise SessionError(f"group name {name[:40]!r} has {size} bytes: give 1 to {bytes_max}")

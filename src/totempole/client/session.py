@@ -28,7 +28,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from totempole.client.donor import Donor
-from totempole.client.endpoint import Endpoint, Reconnect, Tls, endpoint_of, reconnect_of
+from totempole.client.endpoint import Attempts, Endpoint, Reconnect, Tls, endpoint_of, reconnect_of
 from totempole.client.events import Event
 from totempole.client.group import Group, SessionEvents
 from totempole.client.link import Link
@@ -94,7 +94,7 @@ class Session:
         logger: logging.Logger | None = None,
     ) -> None:
         self._endpoint = endpoint
-        self._reconnect = reconnect
+        self._attempts = Attempts(reconnect) if reconnect else None
         self._logger = logger or logging.getLogger("totempole.client")
         self._protocol = Protocol(name, state_bytes_max=state_bytes_max)
         self._link: Link | None = None
@@ -191,6 +191,8 @@ class Session:
                 self._protocol.connect()
                 self.flush()
                 await link.welcomed
+            if self._attempts is not None:
+                self._attempts.opened(self._loop.time())
         except BaseException as error:
             link.abort()
             self._link = None
@@ -216,26 +218,31 @@ class Session:
             return
         if self._closing:
             self._end(None)
-        elif self._reconnect is None:
+        elif self._attempts is None or protocol.refused_for_good:
             self._end(SessionError(f"the session with {self._where} is over: {reason}"))
         else:
             self._logger.warning("the connection to %s is lost: %s", self._where, reason)
             protocol.lost(reason)
             self._tell()
-            self.start(self._come_back(self._reconnect, reason))
+            self.start(self._come_back(self._attempts, reason))
 
-    async def _come_back(self, how: Reconnect, reason: str) -> None:
+    async def _come_back(self, attempts: Attempts, reason: str) -> None:
         assert self._loop is not None
-        give_up_at = None if how.give_up_s is None else self._loop.time() + how.give_up_s
-        for pause in how.pauses():
-            await asyncio.sleep(pause)
+        lost_s, give_up_s = self._loop.time(), attempts.how.give_up_s
+        give_up_at = None if give_up_s is None else lost_s + give_up_s
+        attempts.lost(lost_s)
+        while True:
+            await asyncio.sleep(attempts.next_pause())
             await self._room_for_events()
             try:
                 await self._open()
             except SessionError as error:
                 self._logger.info("not back yet: %s", error)
+                if self._protocol.refused_for_good:
+                    self._end(error)
+                    return
                 if give_up_at is not None and self._loop.time() >= give_up_at:
-                    text = f"the daemon went away ({reason}) and did not come back within {how.give_up_s:g} s"
+                    text = f"the daemon went away ({reason}) and did not come back within {give_up_s:g} s"
                     self._end(SessionError(f"{text}: {error}"))
                     return
             else:

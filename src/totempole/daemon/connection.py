@@ -21,6 +21,7 @@ from typing import Any, Protocol
 
 from totempole.client.frames import (
     CLIENT_KINDS,
+    FOR_GOOD,
     VERSION,
     AskGroups,
     Assembly,
@@ -76,11 +77,13 @@ class Phase(Enum):
 
 
 class Protest(Exception):
-    """The client has done what it must not. The reason is a short fixed word, for counters."""
+    """The client has done what it must not. The reason is a short fixed word, for counters. `for_good`: it
+    would do the same in its next session."""
 
-    def __init__(self, reason: str, text: str) -> None:
+    def __init__(self, reason: str, text: str, *, for_good: bool = True) -> None:
         super().__init__(text)
         self.reason = reason
+        self.for_good = for_good
 
 
 class Desk(Protocol):
@@ -175,9 +178,9 @@ class Connection:
             elif self.listens:
                 self._read()
         except CodecError as error:
-            self.end(error.reason, f"what this client sent is not understood: {error}")
+            self.end(error.reason, f"what this client sent is not understood: {error}", for_good=True)
         except Protest as protest:
-            self.end(protest.reason, str(protest))
+            self.end(protest.reason, str(protest), for_good=protest.for_good)
 
     def _read(self) -> None:
         try:
@@ -243,7 +246,7 @@ class Connection:
         try:
             process, cluster_id = self._desk.welcome(self)
         except SessionError as error:
-            raise Protest("refused", str(error)) from None
+            raise Protest("refused", str(error), for_good=False) from None
         self.process = process.number
         self.phase = Phase.OPEN
         self.deadline_us = None
@@ -296,7 +299,7 @@ class Connection:
         try:
             self._feed(weight, method, *arguments)
         except SessionError as error:
-            raise Protest("refused", str(error)) from None
+            raise Protest("refused", str(error), for_good=False) from None
 
     def _feed(self, weight: int, method: str, *arguments: Any) -> None:
         self.account.add(weight)  # before it is fed: the ring may take it at once
@@ -345,7 +348,7 @@ class Connection:
             self._desk.feed("multicast", self.process, *_multicast_arguments(send))
         except SessionError as error:
             self._desk.give_back(self.account.drop_large())
-            raise Protest("refused", str(error)) from None
+            raise Protest("refused", str(error), for_good=False) from None
 
     # Writing
 
@@ -405,13 +408,15 @@ class Connection:
 
     # The end
 
-    def end(self, reason: str, text: str, *, politely: bool = False) -> None:
-        """Tells the client why, once; what waits is still written before that only `politely`."""
+    def end(self, reason: str, text: str, *, politely: bool = False, for_good: bool = False) -> None:
+        """Tells the client why, once; what waits is still written before that only `politely`. `for_good`:
+        it need not come back as it is."""
         if self.phase not in (Phase.GREETING, Phase.OPEN):
             return
         self.phase = Phase.CLOSING
         self.deadline_us = self._desk.now_us() + CLOSING_US
-        last = Outgoing(cut(Ended(text) if politely else Refused(0, text))[0])
+        farewell = Ended(text) if politely else Refused(FOR_GOOD if for_good else 0, text)
+        last = Outgoing(cut(farewell)[0])
         self.queue.close(last, politely)
         if self._speechless:
             self.queue.discard()

@@ -34,5 +34,6 @@ def uid_of(user: str) -> int:
         return pwd.getpwnam(user).pw_uid
     except KeyError:
         raise ConfigurationError(
-            f"users: there is no user {user!r} on this host: give a user's name or number"
+            f'users = ["{user}"]: this host knows no such user; `getent passwd` lists those that it knows: '
+            "give one of them, or a number"
         ) from None

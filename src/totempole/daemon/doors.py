@@ -7,16 +7,25 @@ import socket
 from collections.abc import Callable
 from contextlib import suppress
 
-from totempole.client.frames import Refused, encode
+from totempole.client.frames import FOR_GOOD, Refused, encode
 from totempole.daemon.config import ClientsConfig
 from totempole.daemon.credentials import allowed_uids, peer_of
 from totempole.daemon.host import Host, unwatch
 from totempole.daemon.identity import Identity
 from totempole.daemon.listener import UnixListener
+from totempole.daemon.tls import server_context
 
 ACCEPTS_PER_TURN = 16
 PAUSE_US = 500_000
 """How long nobody is accepted after the system had no descriptor or memory to spare."""
+
+
+def check_doors(config: ClientsConfig) -> None:
+    """Raises for users that this host does not know, and for files that TLS cannot use."""
+    if config.enabled:
+        allowed_uids(config.users)
+        if config.listen:
+            server_context(config)
 
 
 class UnixDoor:
@@ -84,11 +93,13 @@ class UnixDoor:
             self._enter(sock, identity)
             return
         text = f"user {identity.uid} may not connect to this daemon: name it in the setting users"
-        turn_away(sock, text)
+        turn_away(sock, text, for_good=True)
         self._complain("user", text, identity)
 
 
-def turn_away(sock: socket.socket, text: str) -> None:
-    """Says why, as far as that goes without waiting, and closes."""
+def turn_away(sock: socket.socket, text: str, *, for_good: bool = False) -> None:
+    """Says why, as far as that goes without waiting, and closes. `for_good`: it need not come back."""
     with sock, suppress(OSError):
-        sock.send(encode(Refused(0, text)), socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+        sock.send(
+            encode(Refused(FOR_GOOD if for_good else 0, text)), socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
+        )

@@ -21,7 +21,7 @@ from totempole.client.frames import FRAME_BYTES_MAX, Limits, cut
 from totempole.daemon.account import Account
 from totempole.daemon.config import ClientsConfig
 from totempole.daemon.connection import Connection, Phase
-from totempole.daemon.doors import UnixDoor, turn_away
+from totempole.daemon.doors import UnixDoor, check_doors, turn_away
 from totempole.daemon.host import Host, unwatch
 from totempole.daemon.identity import EMBEDDED, Identity
 from totempole.daemon.log import Complaints, event
@@ -104,6 +104,11 @@ class ClientService:
         self._disconnected: Counter[str] = Counter()
 
     # For the driver
+
+    def check(self) -> None:
+        """Raises for settings with which `open` could not work. A node that found out then would have joined
+        the ring first, and break it up."""
+        check_doors(self.config)
 
     def attach(self, host: Host) -> None:
         self._host = host

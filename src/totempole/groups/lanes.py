@@ -11,7 +11,8 @@ have to be sent again (layer.py).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import NamedTuple
 
 from totempole.groups.body import HEAD_BYTES, RUN_BYTES, RunKind, head, run_head
@@ -107,6 +108,10 @@ class Lanes:
 
     def __bool__(self) -> bool:
         return bool(self._turns)
+
+    def units(self) -> Iterator[Unit]:
+        """All that waits, or has left in part."""
+        return chain.from_iterable(self._lanes.values())
 
     def weight(self, lane: LaneKey) -> int:
         return self._weights.get(lane, 0)

@@ -14,6 +14,9 @@ in one configuration, or not at all. A sender's packets come back in the order i
 them before its part of the table, which was queued behind them: the exchange is over only when whatever is
 to be sent again is known, and it goes first.
 
+A processor that leaves goes on with all of this until its processes have nothing left to send: nothing waits
+here, and nothing that was handed to the order can still come back. Only then the order is told to leave.
+
 Deviation from 003: see membership.py.
 """
 
@@ -21,6 +24,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 from totempole.effects import (
@@ -29,6 +33,7 @@ from totempole.effects import (
     InstallConfiguration,
     PushBack,
     SafeUpTo,
+    Stopped,
     Taken,
     ToProcesses,
     Trace,
@@ -113,7 +118,9 @@ class GroupLayer(Order):
         """Undelivered, since the configuration had changed."""
         self._safe = SafeUpTo(NO_RING, 0)
         self._notices: deque[tuple[RingId, int, tuple[int, ...], BecameSafe]] = deque()
+        self._leaving = False
         self._closed = False
+        """Nothing more is handed to the order."""
         self._out: list[Effect] = []
 
     # The order below
@@ -153,12 +160,18 @@ class GroupLayer(Order):
         self, now_us: int, payload: bytes, service: Service, groups: tuple[int, ...] = ()
     ) -> list[Effect]:
         """Past all groups, to every processor."""
+        if self._leaving:
+            return [PushBack()]
         if is_grouped(payload):
             raise SessionError("a payload that looks like a group packet: begin it with another byte")
         return self._through(now_us, self.order.submit(now_us, payload, service, groups))
 
-    def leave(self, now_us: int) -> list[Effect]:
-        return self._through(now_us, self.order.leave(now_us))
+    def leave(self, now_us: int, *, more_to_come: bool = False) -> list[Effect]:
+        """Leaves when all that processes have sent is delivered, or when leave_us has passed."""
+        if self._leaving:
+            return []
+        self._leaving = True
+        return self._through(now_us, self.order.leave(now_us, more_to_come=True))
 
     def rekey(self, now_us: int, keyring: Keyring) -> list[Effect]:
         return self._through(now_us, self.order.rekey(now_us, keyring))
@@ -188,6 +201,22 @@ class GroupLayer(Order):
         return self._lanes.waiting_bytes
 
     @property
+    def leaving(self) -> bool:
+        """Processes may leave groups and disconnect; whatever else they ask for is refused."""
+        return self._leaving
+
+    @property
+    def unsent_messages(self) -> int:
+        """Messages of processes that nobody is known to have received yet."""
+        return sum(unit.count for unit in self._unsent() if unit.kind is RunKind.MESSAGES)
+
+    def _unsent(self) -> list[Unit]:
+        """What waits, and what was handed to the order and could still come back."""
+        in_flight = chain.from_iterable(self._in_flight)
+        units = dict.fromkeys(chain(self._lanes.units(), in_flight, self._came_back))
+        return [unit for unit in units if unit.kind is not RunKind.TABLE]
+
+    @property
     def partial_bytes(self) -> int:
         """What has come in pieces and is not whole yet."""
         return self._partials.bytes
@@ -203,6 +232,7 @@ class GroupLayer(Order):
 
     def connect(self, now_us: int, process: int) -> list[Effect]:
         """A new process, with a number above all that processes of this life have had."""
+        self._check_stays()
         if not self._process_last < process <= PROCESS_NUMBER_MAX:
             raise SessionError(
                 f"process {process}: give a number from {self._process_last + 1} to {PROCESS_NUMBER_MAX}"
@@ -232,6 +262,7 @@ class GroupLayer(Order):
         self, now_us: int, process: int, group: str, donor: bool = False, wants_state: bool = False
     ) -> list[Effect]:
         local = self._local(process)
+        self._check_stays()
         self._check_name(group)
         if group in local.groups:
             raise SessionError(f"group {group!r} is joined already")
@@ -272,6 +303,7 @@ class GroupLayer(Order):
         """Messages for the members of all these groups, packed as `groups.pack` does. Whoever sends need not
         be one. `notice`: tell the receivers when they have become safe."""
         local = self._local(process)
+        self._check_stays()
         count = self._check_messages(groups, batch)
         number = local.number_next
         local.number_next += count
@@ -302,6 +334,7 @@ class GroupLayer(Order):
     ) -> list[Effect]:
         """A piece of the state that `StateAsked` asked for. Dropped if someone else gives it by now."""
         self._local(process)
+        self._check_stays()
         if len(content) > STATE_CHUNK_BYTES_MAX:
             raise SessionError(
                 f"a piece of state of {len(content)} bytes: give at most {STATE_CHUNK_BYTES_MAX} at once"
@@ -325,6 +358,10 @@ class GroupLayer(Order):
         if local is None:
             raise SessionError(f"process {process} is not connected")
         return local
+
+    def _check_stays(self) -> None:
+        if self._leaving:
+            raise SessionError("this node is leaving the ring: it takes nothing more; try another node")
 
     def _check_messages(self, groups: tuple[str, ...], batch: Payload) -> int:
         if not 1 <= len(groups) <= self._config.groups_per_message_max:
@@ -362,6 +399,9 @@ class GroupLayer(Order):
         """The order's effects, each followed by what it means for processes; and what can be sent now."""
         self._take_up(effects)
         self._pump(now_us)
+        if self._leaving and not self._closed and not self._unsent():
+            self._closed = True
+            self._take_up(self.order.leave(now_us))
         out, self._out = self._out, []
         return out
 
@@ -376,6 +416,8 @@ class GroupLayer(Order):
                 self._installed(effect)
             elif type(effect) is SafeUpTo:
                 self._became_safe(effect)
+            elif type(effect) is Stopped:
+                self._stopped()
 
     def _pump(self, now_us: int) -> None:
         """Hands packets to the order, as many as its next visits can take: only the table while it is being
@@ -394,9 +436,7 @@ class GroupLayer(Order):
                 return
             self._in_flight.append(packed.units)
             effects = order.submit(now_us, packed.body, packed.service)
-            if effects and type(effects[0]) is PushBack:
-                self._closed = True  # the processor leaves: nothing more is taken
-                return
+            assert not any(type(effect) is PushBack for effect in effects), "there was room"
             for unit in packed.finished:
                 if not unit.taken and unit.lane is not TABLE_LANE:
                     unit.taken = True
@@ -497,6 +537,11 @@ class GroupLayer(Order):
         if self._lanes.under_way:
             self._note(self._trace.branch("message begun again"))
         self._lanes.send_again(came_back)
+
+    def _stopped(self) -> None:
+        self._closed = True
+        if self.unsent_messages:
+            self._note(self._trace.branch("left with messages unsent"))
 
     # News of safety
 

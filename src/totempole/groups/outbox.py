@@ -66,6 +66,10 @@ class Outbox:
     def __bool__(self) -> bool:
         return bool(self._runs)
 
+    def __len__(self) -> int:
+        """Messages."""
+        return sum(len(run.payloads) - run.next for run in self._runs)
+
     @property
     def accepts(self) -> bool:
         return self.bytes < self._bytes_max

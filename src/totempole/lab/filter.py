@@ -39,8 +39,10 @@ def ports(numbers: Iterable[int]) -> str:
     return "{ " + ", ".join(f'"{port(number)}"' for number in sorted(numbers)) + " }"
 
 
-def cut_rule(senders: Iterable[int], receivers: Iterable[int]) -> str:
-    return f"iifname {ports(senders)} oifname {ports(receivers)} counter name cut drop"
+def cut_rule(senders: Iterable[int], receivers: Iterable[int], only: str = "") -> str:
+    """`only`: a protocol above IP, like udp; all frames if none is named."""
+    what = f"meta l4proto {only} " if only else ""
+    return f"iifname {ports(senders)} oifname {ports(receivers)} {what}counter name cut drop"
 
 
 def loss_rule(sender: int | None, receiver: int, percent: float) -> str:

@@ -158,10 +158,14 @@ class Lab:
         rule = loss_rule(frm, host, percent)
         return self._filter.add(f"loss of {percent} % to {host}", Stage.LOSS, [rule])
 
-    def cut(self, frm: int, to: int) -> Fault:
-        """One way: nothing from one host reaches the other."""
+    def cut(self, frm: int, to: int, only: str = "") -> Fault:
+        """One way: nothing from one host reaches the other.
+
+        `only`: nothing of that protocol, like udp. Without it ARP is cut too. The other way of the link then
+        dies when the hosts forget each other's hardware address, half a minute later.
+        """
         self._check(frm, to)
-        fault = self._filter.add(f"cut {frm}-{to}", Stage.CUT, [cut_rule([frm], [to])])
+        fault = self._filter.add(f"cut {frm}-{to}", Stage.CUT, [cut_rule([frm], [to], only)])
         self._cuts.append(fault)
         return fault
 

@@ -1,9 +1,7 @@
 """Where processors are: from the configuration, from a DNS name, and from what they say themselves.
 
-A static list is the last word. Otherwise a processor is where its latest fresh Join came from (the effect
-`Heard`): under a seal nobody else can move it. Where any other word of its own came from, which somebody may
-have repeated, is good for Joins only, to get a fresh one from it. The token's port is the one above the
-data's.
+A static list is the last word. Otherwise a processor is where it was last heard (`learned_addresses`): under
+a seal nobody else can move it. The token's port is the one above the data's.
 """
 
 from __future__ import annotations
@@ -13,17 +11,13 @@ import threading
 from collections.abc import Callable, Collection, Iterable
 from ipaddress import ip_address
 
+from totempole.learned_addresses import LearnedAddresses
 from totempole.runtime.config import NetworkConfig
 from totempole.runtime.sockets import Address
 from totempole.types import ProcessorId
 
 PORT_MAX = 65_534
 """The token has the port above."""
-
-LEARNED_MAX = 4_096
-"""Processors whose address is remembered; the one heard first is forgotten first."""
-STRANGER_US = 60_000_000
-"""So long is one sent everything that is not on the ring, and has not been heard."""
 
 
 class AddressBook:
@@ -32,9 +26,7 @@ class AddressBook:
         self._static: dict[ProcessorId, Address] = {
             peer.processor: (_canonical(peer.address), peer.port or config.port) for peer in config.peers
         }
-        self._learned: dict[ProcessorId, Address] = {}
-        self._heard_us: dict[ProcessorId, int] = {}
-        self._hints: dict[ProcessorId, Address] = {}
+        self._learned: LearnedAddresses[Address] = LearnedAddresses()
         self._resolved: tuple[Address, ...] = ()
         self._group: Address | None = None
         if config.transport == "multicast":
@@ -46,7 +38,7 @@ class AddressBook:
         self._update()
 
     def data_address(self, processor: ProcessorId) -> Address | None:
-        return self._static.get(processor) or self._learned.get(processor)
+        return self._static.get(processor) or self._learned.known.get(processor)
 
     def token_address(self, processor: ProcessorId) -> Address | None:
         address = self.data_address(processor)
@@ -56,33 +48,12 @@ class AddressBook:
         """`just_now`: it is there. If not, it may have been."""
         if processor in self._static or source[1] > PORT_MAX:
             return
-        if just_now:
-            self._hints.pop(processor, None)
-            self._heard_us[processor] = now_us
-        known = self._learned if just_now else self._hints
-        if known.get(processor) == source or (not just_now and processor in self._learned):
-            return
-        known[processor] = source
-        if len(known) > LEARNED_MAX:
-            self._forget(next(iter(known)))
-        self._update()
-
-    def forget_strangers(self, now_us: int, members: Collection[ProcessorId]) -> None:
-        """Those who have gone for good: what comes after them at their address is not to be sent our data."""
-        gone = [
-            processor
-            for processor, heard_us in self._heard_us.items()
-            if processor not in members and now_us - heard_us > STRANGER_US
-        ]
-        for processor in gone:
-            self._forget(processor)
-        if gone:
+        if self._learned.learn(processor, source, just_now, now_us):
             self._update()
 
-    def _forget(self, processor: ProcessorId) -> None:
-        self._learned.pop(processor, None)
-        self._heard_us.pop(processor, None)
-        self._hints.pop(processor, None)
+    def forget_strangers(self, now_us: int, members: Collection[ProcessorId]) -> None:
+        if self._learned.forget_strangers(now_us, members):
+            self._update()
 
     def set_resolved(self, addresses: Iterable[Address]) -> None:
         """What the DNS name resolves to now."""
@@ -93,10 +64,10 @@ class AddressBook:
         if self._group is not None:
             self.everyone = self.perhaps_everyone = (self._group,)
             return
-        known = dict.fromkeys((*self._static.values(), *self._resolved, *self._learned.values()))
+        known = dict.fromkeys((*self._static.values(), *self._resolved, *self._learned.known.values()))
         known.pop(self._own, None)
         self.everyone = tuple(known)
-        self.perhaps_everyone = tuple(dict.fromkeys((*known, *self._hints.values())))
+        self.perhaps_everyone = tuple(dict.fromkeys((*known, *self._learned.hints.values())))
 
 
 def _canonical(address: str) -> str:

@@ -29,12 +29,14 @@ from totempole.effects import (
     CancelTimer,
     Deliver,
     Effect,
+    FormerLife,
     Heard,
     Impostor,
     InstallConfiguration,
     Persist,
     SafeUpTo,
     SetTimer,
+    SettingsDiffer,
     Stopped,
     Taken,
     ToProcesses,
@@ -44,13 +46,15 @@ from totempole.errors import (
     CodecError,
     ConfigurationError,
     NetworkAbsentError,
-    NetworkError,
+    NumberInUseError,
     StorageError,
     TotemError,
 )
 from totempole.groups import Batch, Outbox, over_ring
 from totempole.groups.body import is_grouped
 from totempole.groups.events import GroupMessages
+from totempole.identity import LEAP_MAX, PROBATION_US, Answer, Identity
+from totempole.jitter import jitter
 from totempole.runtime import hints
 from totempole.runtime.addresses import AddressBook, Resolver
 from totempole.runtime.application import Application
@@ -63,9 +67,11 @@ from totempole.runtime.sockets import NO_ADDRESS, Address, Read, Sockets
 from totempole.runtime.storage import Storage, StorageWriter
 from totempole.srp import Endpoint
 from totempole.srp.config import RingConfig
+from totempole.srp.states import State
 from totempole.types import Configuration, ConfigurationKind, Service
 from totempole.wire.packets import Join, RegularMessage, RegularToken
 from totempole.wire.seal import Keyring
+from totempole.wire.soundness import INCARNATION_MAX
 
 READS_MAX = 256
 """Reads of one socket before the loop looks at anything else."""
@@ -85,13 +91,6 @@ SERVING_US = 2_000
 HOUSEKEEPING_US = 250_000
 ALONE_US = 1_000_000
 """So long after its start a node that meets nobody is taken to be alone."""
-PROBATION_US = 5_000_000
-"""So long after its start a node that meets its own name gives way; later it only complains."""
-LIVES_MAX, LIVES_US = 3, 60_000_000
-"""But two that have both run for longer would outlive each other for ever: one gives way after so many new
-lives within so long."""
-LEAP_MAX = 1_000
-"""How far a new life's number may be above the stranger's: two that begin one at once must not share it."""
 
 
 def now_us() -> int:
@@ -113,6 +112,9 @@ class Driver:
         """`opens_doors`: a daemon, which lets clients connect."""
         self.config = config
         self._opens_doors = opens_doors
+        self._settled = False
+        self._early: list[socket.socket] = []
+        """Programs that came before the node had settled."""
         self.sealed = keyring is not None
         self.key_ids = [key.id for key in keyring.keys] if keyring else []
         self.configuration: Configuration | None = None
@@ -147,8 +149,7 @@ class Driver:
         self._resolver: Resolver | None = None
         self._last_token_seq = 0
         self._last_sent_seq = 0
-        self._new_lives_us: deque[int] = deque(maxlen=LIVES_MAX)
-        """When the latest new lives began."""
+        self._identity = Identity(PROBATION_US)
 
     def _open_all(self, config: NodeConfig, keyring: Keyring | None) -> None:
         on_close = self._open.callback
@@ -187,15 +188,23 @@ class Driver:
             packet_bytes_max=self.ring_config.packet_bytes_max,
         )
         on_close(self.clients.close)
+        on_close(self._turn_early_away)
+        if self._opens_doors:
+            self.clients.check()
 
     def _make_endpoint(self) -> None:
         """A new life of the processor, from what stable storage holds."""
         self._life += 1
         me, kinds = self.config.processor, self.record.trace_kinds
         ring = self.ring_config
-        self.endpoint = Endpoint(me, ring, dict(self._stable), kinds, self._keyring)
+        stable = dict(self._stable)
+        self.endpoint = Endpoint(me, ring, stable, kinds, self._keyring, jitter(me, stable))
         self.layer = over_ring(self.endpoint, ring, self.config.groups, kinds)
         self.record.begin(self.endpoint.incarnation)
+
+    def _turn_early_away(self) -> None:
+        for client in self._early:
+            client.close()
 
     def _close_waker(self) -> None:
         with self._waking:
@@ -214,7 +223,7 @@ class Driver:
 
     def serve(self, client: socket.socket) -> None:
         """A connected client: the program that this node is embedded in."""
-        self.call(lambda: self.clients.adopt(client))
+        self.call(lambda: self._admit(client))
 
     def leave(self) -> None:
         """Leaves the ring gracefully; `run` returns when that is done."""
@@ -233,16 +242,18 @@ class Driver:
         self.call(do)
 
     def _begin_to_leave(self) -> None:
-        """What was taken from the application is handed to the ring first, as far as leave_us lasts."""
+        """What waits in the outbox is handed to the ring first, as far as leave_us lasts. The group layer has
+        its own rule (`GroupLayer.leave`)."""
         if not self._leaving:
             self._leaving = True
             self.clients.finish("the node leaves the ring")
+            self._admit_early()  # to be told so
             self.at(now_us() + self.ring_config.leave_us, self._leave_now)
             self._leave_if_empty()
 
     def _leave_if_empty(self) -> None:
-        waits = self.outbox or self._refused_a_send or self.layer.waiting_bytes
-        if self._leaving and not waits:
+        waits = self.outbox or self._refused_a_send
+        if self._leaving and not waits and not self.layer.leaving:
             self._leave_now()
 
     def _leave_now(self) -> None:
@@ -308,6 +319,8 @@ class Driver:
         self._log(
             logging.INFO, "started", address=self.sockets.own[0], port=self.sockets.own[1], sealed=self.sealed
         )
+        if self._storage.lost:
+            self._log(logging.WARNING, "stable storage was lost: going on with numbers from the clock")
         self._housekeeping_us = now_us() + HOUSEKEEPING_US
         # Listen before speaking: whoever has this number already shows itself within its null period.
         self.at(now_us() + self.ring_config.null_us * 6 // 5, self._begin)
@@ -319,20 +332,34 @@ class Driver:
                 self._resolver.stop()
 
     def _begin(self) -> None:
-        self.at(now_us() + ALONE_US, self._open_doors)
+        self.at(now_us() + ALONE_US, self._settle)
         self._feed("start")
         self._application.ready()
 
-    def _open_doors(self) -> None:
+    def _settle(self) -> None:
         """Lets clients in, once the node has met the others, or if there are none. One that came earlier
         would join its groups alone, begin afresh, and meet those who have their state a moment later."""
-        self._timers.pop(self._open_doors, None)
-        if self._opens_doors:
-            self._opens_doors = False
+        self._timers.pop(self._settle, None)
+        if self._settled:
+            return
+        self._settled = True
+        self._admit_early()
+        if self._opens_doors and not self._leaving:
             try:
                 self.clients.open()
             except TotemError as error:
                 self.fail(error)
+
+    def _admit(self, client: socket.socket) -> None:
+        if self._settled or self._leaving:
+            self.clients.adopt(client)
+        else:
+            self._early.append(client)
+
+    def _admit_early(self) -> None:
+        early, self._early = self._early, []
+        for client in early:
+            self.clients.adopt(client)
 
     def _start_resolver(self) -> Resolver | None:
         if not self.config.network.peers_dns:
@@ -431,6 +458,8 @@ class Driver:
         """As many packets as the next visits of the token can take; the rest waits, to be packed together."""
         endpoint = self.endpoint
         while self.outbox and endpoint.queued < endpoint.packets_ahead and self._running:
+            if self.layer.leaving:
+                return  # leave_us is over, and what waits is lost
             self.outbox.packet_bytes = endpoint.packet_bytes
             body, service = self.outbox.take()
             self._feed("submit", body, service)
@@ -542,14 +571,29 @@ class Driver:
                 self._install(effect)
             case Heard(processor=processor, just_now=just_now):
                 self.book.learn(processor, self._source, just_now, now)
+            case SettingsDiffer():
+                self._warn_of_settings(effect)
             case Impostor(incarnation=incarnation):
                 self._on_impostor(self._source[0], incarnation)
+            case FormerLife():
+                self._report_once("a processor speaks in a life that is over", hints.former_life(effect))
             case Stopped():
-                self._log(logging.INFO, "left the ring")
+                self._log_leave()
                 self.record.left()
                 self._halt()
             case _:
                 pass  # PushBack and Ready: the outbox asks by itself; Trace: recorded above
+
+    def _log_leave(self) -> None:
+        self._log(logging.INFO, "left the ring")
+        messages, packets = self.layer.unsent_messages + len(self.outbox), self.endpoint.unsafe
+        if messages or packets:
+            self._log(
+                logging.WARNING,
+                "leave_us was over before all was sent: some of it may be lost",
+                messages=messages,
+                packets=packets,
+            )
 
     def _install(self, effect: InstallConfiguration) -> None:
         configuration = effect.configuration
@@ -560,7 +604,7 @@ class Driver:
             self.installed_us = now_us()
             self.meters.rotations.forget_visit()
             if len(configuration.members) > 1:
-                self._open_doors()
+                self._settle()
         self._log(
             logging.INFO if configuration.kind is ConfigurationKind.REGULAR else logging.DEBUG,
             f"{configuration.kind.value} configuration",
@@ -570,9 +614,12 @@ class Driver:
         self._application.installed(effect)
 
     def _persist(self, ticket: int, values: Mapping[str, int]) -> None:
+        self._submit(self._life * TICKETS_MAX + ticket, values)
+
+    def _submit(self, ticket: int, values: Mapping[str, int]) -> None:
         self._stable.update(values)
         try:
-            self._writer.submit(self._life * TICKETS_MAX + ticket, values)
+            self._writer.submit(ticket, values)
         except StorageError as error:
             self.fail(error)
 
@@ -595,32 +642,50 @@ class Driver:
     def _halt(self) -> None:
         self._running = False
 
+    def _warn_of_settings(self, differ: SettingsDiffer) -> None:
+        self._log(
+            logging.WARNING,
+            "another node has another setting: give all nodes of a ring the same",
+            setting=differ.name,
+            here=differ.mine,
+            there=differ.theirs,
+            node=differ.processor,
+        )
+
     def _on_impostor(self, where: str, incarnation: int) -> None:
         number = self.config.processor
         self._log(logging.ERROR, "another node uses this processor's number", number=number, where=where)
-        outlived = incarnation >= self.endpoint.incarnation
-        if now_us() - self.started_us < PROBATION_US or (outlived and self._has_spent_its_lives):
+        own = self.endpoint.incarnation
+        now, has_spoken = now_us(), self.endpoint.state is not State.STARTING
+        answer = self._identity.meet(incarnation, own, now, now - self.started_us, has_spoken)
+        if answer is Answer.GIVE_WAY:
+            if incarnation < own:
+                # Counted, because a recording of a former life must not keep the node away for ever.
+                self._submit(0, {"gave_way": self._stable.get("gave_way", 0) + 1})
             self.fail(
-                NetworkError(
-                    f"processor = {number}: the node at {where} has this number already; "
-                    "give each node a number of its own"
+                NumberInUseError(
+                    f"processor = {number}: the node at {where} has this number already, or repeats what one "
+                    "has said; give each node a number of its own, then start this one again"
                 )
             )
-        elif outlived:
+        elif answer is Answer.OUTLIVE:
             # Not in the midst of effects, which are those of the life that ends.
             self._calls.append(lambda: self._live_again(incarnation))
-
-    @property
-    def _has_spent_its_lives(self) -> bool:
-        lives = self._new_lives_us
-        return len(lives) == LIVES_MAX and now_us() - lives[0] < LIVES_US
 
     def _live_again(self, incarnation: int) -> None:
         """The others take the impostor for a later life of ours, and us for a ghost: outlive it."""
         if incarnation < self.endpoint.incarnation:
             return  # that has been done since
-        self._new_lives_us.append(now_us())
+        self._identity.begin_life(now_us())
         incarnation += randrange(LEAP_MAX)
+        if incarnation >= INCARNATION_MAX:
+            self.fail(
+                ConfigurationError(
+                    f"processor = {self.config.processor} has no incarnations left: give the node another "
+                    "number, or restart the whole cluster with empty directories"
+                )
+            )
+            return
         self._log(logging.WARNING, "starting a new life", incarnation=incarnation + 1)
         self._stable["incarnation"] = incarnation
         self.record.end_inputs()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from totempole.effects import FormerLife
 from totempole.runtime.sockets import NO_ADDRESS
 
 _OTHER_VERSION = "a node of another version of the protocol is there"
@@ -12,6 +13,7 @@ _DROPPED = {
     "segment version": _OTHER_VERSION,
     "key": "somebody seals with a key that is not in this node's key file: copy the file, then SIGHUP",
     "seal": "packets that are forged, damaged, or sealed with another key of the same number",
+    "echo of our own": "this node's own packets come back: a loop in the network, or somebody repeats them",
     "unsealed": "somebody sends without a seal: set key_file there",
 }
 _NO_KEYS = "somebody seals, and this node has no keys: set key_file here"
@@ -20,6 +22,15 @@ _NO_KEYS = "somebody seals, and this node has no keys: set key_file here"
 def dropped(reason: str, sealed: bool) -> str:
     """For packets that were dropped on arrival; empty where the reason says it all."""
     return _NO_KEYS if reason == "key" and not sealed else _DROPPED.get(reason, "")
+
+
+def former_life(effect: FormerLife) -> str:
+    """For a processor whose number of lives has gone back."""
+    return (
+        f"processor {effect.processor} has incarnation {effect.incarnation} and once had {effect.latest}: if "
+        "its directory came from a backup, or its clock was set back, stop it, remove the directory and "
+        "start it again; if not, somebody repeats its packets"
+    )
 
 
 def refused(reason: str) -> str:

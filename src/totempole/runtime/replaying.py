@@ -16,6 +16,7 @@ from typing import Any
 from totempole.effects import Deliver, Effect, InstallConfiguration
 from totempole.errors import ConfigurationError
 from totempole.groups import GroupLayer, over_ring
+from totempole.jitter import jitter
 from totempole.runtime.recording import (
     KeyIds,
     RecordedInput,
@@ -86,7 +87,8 @@ def endpoint_maker(keys: Keys) -> MakeEndpoint:
     def make(header: RecordingHeader) -> GroupLayer:
         keyring = keyring_of(KeyIds(header.key_ids), keys) if header.key_ids else None
         kinds = header.trace_kinds
-        endpoint = Endpoint(header.processor, header.config, header.stable, kinds, keyring=keyring)
+        draw = jitter(header.processor, header.stable)
+        endpoint = Endpoint(header.processor, header.config, header.stable, kinds, keyring, draw)
         return over_ring(endpoint, header.config, header.groups, kinds)
 
     return make

@@ -10,11 +10,15 @@ The rules when something is wrong:
   What was acknowledged before is still there, and the failed write is there whole or not at all.
 - A database that is damaged is refused and left as it is. SQLite's own check finds a broken structure; a
   checksum over all values finds a changed or a missing value.
+- A database that is gone is begun anew, with numbers from the clock (`srp.stable`): above all that the node
+  can have used before. So is one that has never been used. In one that has, no number may be missing or
+  beyond its range.
 - A database appears in the directory complete, by rename, or not at all. So one that is empty or without its
   tables was damaged, and does not pass for a first start.
 
-One thing cannot be seen: damage to the write-ahead log that a crash left behind looks like a write that the
-crash cut off, and the values are those of an earlier acknowledged write.
+Two things cannot be seen here. A directory that was brought back from a backup looks like any other; other
+nodes notice, if they remember the processor (`effects.FormerLife`). And damage to the write-ahead log that a
+crash left behind looks like a write that the crash cut off: the values are those of an earlier write.
 """
 
 from __future__ import annotations
@@ -35,21 +39,21 @@ from types import TracebackType
 from typing import NoReturn, Self
 
 from totempole.errors import StorageError, StorageFullError
+from totempole.srp.stable import EPOCH_S, SECONDS_MAX, first_numbers
+from totempole.wire.soundness import INCARNATION_MAX, NUMBER_MAX
 
 FORMAT_VERSION = 1
 DATABASE = "storage.sqlite"
 LOCK = "lock"
+
+NUMBERS = frozenset({"incarnation", "ring_seq", "future_ring_seq", "timestamp"})
+"""What every life stores (000 §4.2, §5.1)."""
 
 WAL_PAGES_MAX = 256
 """Pages of the write-ahead log before they are moved into the database: a megabyte."""
 
 WRITES_MAX = 64
 """Writes that a StorageWriter holds, queued and under way. The protocol has a few under way at most."""
-
-EPOCH_S = 1_577_836_800
-"""2020-01-01 UTC: the first incarnation of a processor counts its seconds from here."""
-INCARNATION_FIRST_MAX = 2**31
-"""Room for as many restarts in the 32 bits that the wire has for an incarnation."""
 
 _MAGIC = b"SQLite format 3\0"
 _SCHEMA = """
@@ -64,9 +68,13 @@ CREATE TABLE kv (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 class Storage:
     """For one thread at a time. `values` is what has been stored; change it by `write` only."""
 
-    def __init__(self, path: Path, database: sqlite3.Connection, lock: int, values: dict[str, int]) -> None:
+    def __init__(
+        self, path: Path, database: sqlite3.Connection, lock: int, values: dict[str, int], *, lost: bool
+    ) -> None:
         """Use `Storage.open`."""
         self.path = path
+        self.lost = lost
+        """The directory has been used before, and its database was gone."""
         self.values = values
         self._database = database
         self._lock = lock
@@ -83,16 +91,18 @@ class Storage:
     ) -> Self:
         """Takes the directory's lock, and creates the database at the very first start.
 
-        A first start stores an incarnation taken from the wall clock, so that a processor whose disk was
-        replaced neither reuses the seal's nonces nor sends Joins that count as stale.
+        A first start stores numbers taken from the wall clock, so that a processor whose disk was replaced
+        uses none of them twice: not the seal's nonces, nor a ring's number, nor a timestamp.
         """
         path = directory / DATABASE
         with _explained(path):
             _make_directory(directory)
+            used = (directory / LOCK).exists()
             lock = _take_lock(directory)
             try:
+                lost = used and not path.exists()
                 if not path.exists():
-                    _create(path, processor, cluster_id, {"incarnation": _first_incarnation(wall_clock())})
+                    _create(path, processor, cluster_id, _first_numbers(wall_clock()))
                 _check_header(path)
                 database = _connect(path)
             except BaseException:
@@ -100,11 +110,21 @@ class Storage:
                 raise
         try:
             with _explained(path):
-                return cls(path, database, lock, _load(path, database, processor, cluster_id))
+                values = _load(path, database, processor, cluster_id)
+                storage = cls(path, database, lock, values, lost=lost)
+            _check_numbers(path, values)
+            if "future_ring_seq" not in values:
+                storage._complete(wall_clock())
         except BaseException:
             _close_database(database)
             os.close(lock)
             raise
+        return storage
+
+    def _complete(self, now_s: float) -> None:
+        """Numbers that a storage without a life yet lacks: an earlier version stored fewer."""
+        if not {*self.values, "future_ring_seq"} >= NUMBERS:
+            self.write(_first_numbers(now_s) | self.values)
 
     def write(self, values: Mapping[str, int]) -> None:
         """One transaction, durable on return. After a StorageError the storage takes no more writes."""
@@ -137,15 +157,25 @@ class Storage:
         self.close()
 
 
-def _first_incarnation(now_s: float) -> int:
+def _first_numbers(now_s: float) -> dict[str, int]:
     seconds = int(now_s) - EPOCH_S
-    if not 0 < seconds < INCARNATION_FIRST_MAX:
+    if not 0 < seconds < SECONDS_MAX:
         shown = time.strftime("%Y-%m-%d", time.gmtime(now_s))
         raise StorageError(
-            f"the wall clock says {shown}, and a processor's first incarnation is counted from 2020: set the "
+            f"the wall clock says {shown}, and a processor's first numbers are counted from 2020: set the "
             "clock and start again (later starts do not read it)"
         )
-    return seconds
+    return first_numbers(seconds)
+
+
+def _check_numbers(path: Path, values: Mapping[str, int]) -> None:
+    """What a life has left must be whole: a number that is guessed may have been used."""
+    if "future_ring_seq" in values and not set(values) >= NUMBERS:
+        raise _damaged(path, f"{', '.join(sorted(NUMBERS - set(values)))} is missing")
+    for name in sorted(NUMBERS & set(values)):
+        most = INCARNATION_MAX if name == "incarnation" else NUMBER_MAX
+        if not 0 <= values[name] < most:
+            raise _damaged(path, f"{name} = {values[name]} is beyond its range")
 
 
 # The directory and its lock

@@ -12,6 +12,7 @@ from functools import lru_cache
 from totempole.errors import ConfigurationError
 from totempole.segment.burst import Burst
 from totempole.segment.header import (
+    CLUSTER_DEFAULT,
     MAGIC,
     OFFSET_BYTES,
     PACKET_TOTAL_MAX,
@@ -32,27 +33,35 @@ LAYOUTS_MAX = 512
 class Cutter:
     """One sender's cutter: it names the packets that the ring does not name, by counting them."""
 
-    __slots__ = ("_counter", "_incarnation", "_sender", "segment_bytes")
+    __slots__ = ("_cluster_id", "_counter", "_incarnation", "_sender", "segment_bytes")
 
-    def __init__(self, segment_bytes: int, sender: ProcessorId, incarnation: int) -> None:
+    def __init__(
+        self,
+        segment_bytes: int,
+        sender: ProcessorId,
+        incarnation: int,
+        cluster_id: int = CLUSTER_DEFAULT,
+    ) -> None:
         if segment_bytes <= SEGMENT.size:
             raise ConfigurationError(
                 f"segment_bytes = {segment_bytes}: give more than the segment header's {SEGMENT.size}"
             )
         self.segment_bytes = segment_bytes
+        self._cluster_id = cluster_id
         self._sender = sender
         self._incarnation = incarnation
         self._counter = 0
 
     def cut_packet(self, packet: Packet, data: bytes) -> tuple[Burst, ...]:
         """The whole of a packet, whose encoding is `data`."""
-        return cut(self._name(packet), data, self.segment_bytes)
+        return cut(self._name(packet), data, self.segment_bytes, cluster_id=self._cluster_id)
 
     def cut_ranges(
         self, packet: RegularMessage, data: bytes, ranges: Sequence[ByteRange]
     ) -> tuple[Burst, ...]:
         """What a request asks for: these ranges of the packet, or all of it if there are none."""
-        return cut(data_name(packet.ring_id, packet.seq), data, self.segment_bytes, ranges)
+        name = data_name(packet.ring_id, packet.seq)
+        return cut(name, data, self.segment_bytes, ranges, self._cluster_id)
 
     def _name(self, packet: Packet) -> PacketName:
         if isinstance(packet, RegularMessage):
@@ -62,7 +71,11 @@ class Cutter:
 
 
 def cut(
-    name: PacketName, data: bytes, segment_bytes: int, ranges: Sequence[ByteRange] = ()
+    name: PacketName,
+    data: bytes,
+    segment_bytes: int,
+    ranges: Sequence[ByteRange] = (),
+    cluster_id: int = CLUSTER_DEFAULT,
 ) -> tuple[Burst, ...]:
     """Datagrams of at most `segment_bytes` that carry `data`, or of it the given ranges only."""
     total = len(data)
@@ -71,7 +84,8 @@ def cut(
             f"a packet of {total} bytes: it has at least 1 and at most {PACKET_TOTAL_MAX}"
         )
     room = segment_bytes - SEGMENT.size
-    header = SEGMENT.pack(MAGIC, VERSION, *name, total, 0)
+    kind, *rest = name
+    header = SEGMENT.pack(MAGIC, VERSION, kind, cluster_id, *rest, total, 0)
     if ranges:
         prefix = header[:-OFFSET_BYTES]
         spans = _clean(ranges, total)

@@ -3,7 +3,10 @@
 A RegularMessage is named by its place on the ring, so that a range resent by any holder fits every receiver's
 partial packet. Other packets are never repaired; their sender names them by its incarnation and a counter.
 
-    magic 2s, version u8, kind u8, name u64 u32 u64, total u32, offset u32
+    magic 2s, version u8, kind u8, cluster id u64, name u64 u32 u64, total u32, offset u32
+
+The cluster's id is here too, and not in the packet alone: rings of two clusters that share a port have the
+same numbers, and their segments must never make one packet.
 """
 
 from __future__ import annotations
@@ -16,8 +19,10 @@ from totempole.types import ProcessorId, RingId
 from totempole.wire.layout import PACKET_BYTES_MAX
 
 MAGIC = b"TS"
-VERSION = 1
-SEGMENT = Struct(">2sBBQIQII")
+VERSION = 2
+CLUSTER_DEFAULT = 1
+"""As in `RingConfig.cluster_id`."""
+SEGMENT = Struct(">2sBBQQIQII")
 OFFSET_BYTES = 4
 """The offset stands last: all else is the same for every segment of a packet."""
 

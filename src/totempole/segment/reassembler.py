@@ -20,6 +20,7 @@ from struct import Struct
 from totempole.errors import CodecError
 from totempole.segment.cutter import LAYOUTS_MAX, offsets
 from totempole.segment.header import (
+    CLUSTER_DEFAULT,
     MAGIC,
     OFFSET_BYTES,
     PACKET_TOTAL_MAX,
@@ -132,9 +133,10 @@ class _Partial:
 class Reassembler:
     """Takes datagrams, gives packets. `bytes_max` caps the memory of all partial packets together."""
 
-    __slots__ = ("_bytes", "_bytes_max", "_completed", "_partials", "evicted")
+    __slots__ = ("_bytes", "_bytes_max", "_cluster_id", "_completed", "_partials", "evicted")
 
-    def __init__(self, bytes_max: int) -> None:
+    def __init__(self, bytes_max: int, cluster_id: int = CLUSTER_DEFAULT) -> None:
+        self._cluster_id = cluster_id
         self.evicted = 0
         """Partial packets that made room for newer ones."""
         self._bytes_max = bytes_max
@@ -150,11 +152,23 @@ class Reassembler:
         length = len(datagram) - _HEADER_BYTES
         if length < 1:
             raise CodecError("segment truncated")
-        magic, version, kind, ring_seq, processor, number, total, offset = SEGMENT.unpack_from(datagram)
+        (
+            magic,
+            version,
+            kind,
+            cluster,
+            ring_seq,
+            processor,
+            number,
+            total,
+            offset,
+        ) = SEGMENT.unpack_from(datagram)
         if magic != MAGIC:
             raise CodecError("segment magic")
         if version != VERSION:
             raise CodecError("segment version")
+        if cluster != self._cluster_id:
+            raise CodecError("cluster")
         if kind not in _KINDS or offset + length > total:
             raise CodecError("segment malformed")
         if total > PACKET_TOTAL_MAX:
@@ -175,13 +189,13 @@ class Reassembler:
         room = segment_bytes - _HEADER_BYTES
         if room < 1 or len(burst) <= segment_bytes or 0 < len(burst) % segment_bytes <= _HEADER_BYTES:
             raise NotNeighbours
-        magic, version, kind, ring_seq, processor, number, total, offset = SEGMENT.unpack_from(burst)
+        magic, version, kind, cluster, ring_seq, processor, number, total, offset = SEGMENT.unpack_from(burst)
         count = -(-len(burst) // segment_bytes)
         length = len(burst) - count * _HEADER_BYTES
         first, odd = divmod(offset, room)
         if magic != MAGIC or version != VERSION or kind not in _KINDS or total > PACKET_TOTAL_MAX:
             raise NotNeighbours
-        if odd or offset + length > total or first + count > SEGMENTS_MAX:
+        if cluster != self._cluster_id or odd or offset + length > total or first + count > SEGMENTS_MAX:
             raise NotNeighbours
         parts = _parts(len(burst), segment_bytes).unpack(burst)
         if parts[::3].count(parts[0]) != count or parts[1::3] != offsets(first + count, room)[first:]:

@@ -6,7 +6,7 @@ addresses. This is the simulator's hot loop; it does nothing that it need not.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 from typing import Any
 
@@ -32,6 +32,17 @@ class Scheduler:
     def cancel(self, ticket: int) -> None:
         """Forget an event that has not run yet: it stays in the heap and is skipped when its time comes."""
         self._cancelled.add(ticket)
+
+    def cancel_calls(self, callbacks: Iterable[Callable[..., object]]) -> list[tuple[Any, ...]]:
+        """Forget every event that waits to call one of these very objects; gives their arguments."""
+        wanted = {id(callback) for callback in callbacks}
+        found = [
+            (ticket, args)
+            for _, ticket, callback, args in self._heap
+            if id(callback) in wanted and ticket not in self._cancelled
+        ]
+        self._cancelled.update(ticket for ticket, _ in found)
+        return [args for _, args in found]
 
     def run_until(self, until_us: int) -> None:
         """Run every event up to and including `until_us`, and stand there."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from totempole.errors import TotemError
 from totempole.order import Order
@@ -20,6 +20,13 @@ class SansIo(Order, Protocol):
 
     @property
     def incarnation(self) -> int: ...
+
+
+@runtime_checkable
+class RemembersLives(Protocol):
+    """The ring's endpoint, true or broken."""
+
+    def life_of(self, processor: ProcessorId) -> int: ...
 
 
 class EndpointFactory(Protocol):

@@ -72,7 +72,9 @@ def events_scenario(
     chosen = list(events)
     networks = sorted({event.network for event in chosen})
     if network is None and len(networks) > 1:
-        raise ScenarioError(f"{name}: events on networks {', '.join(map(str, networks))}: choose one of them")
+        raise ScenarioError(
+            f"{name}: events on networks {', '.join(map(str, networks))}: choose one with --network"
+        )
     if network is not None and network not in networks:
         raise ScenarioError(
             f"{name}: no events on network {network}: give one of {', '.join(map(str, networks))}"

@@ -2,6 +2,7 @@
 
 An input is taken when the CPU is free, and each output leaves when the CPU has got to it. Data is drained
 before the token, unless the protocol says that the token goes first (docs/architecture.md, the fast path).
+It learns the others' addresses, and does what a real node does when another uses its number (`identity`).
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from random import Random
 from typing import Any
 
 from totempole.effects import (
@@ -16,6 +18,8 @@ from totempole.effects import (
     Channel,
     Deliver,
     Effect,
+    Heard,
+    Impostor,
     InstallConfiguration,
     Persist,
     PushBack,
@@ -24,8 +28,11 @@ from totempole.effects import (
     Stopped,
     Taken,
     ToProcesses,
+    Trace,
     Transmit,
 )
+from totempole.identity import Answer, Identity
+from totempole.learned_addresses import LearnedAddresses
 from totempole.sim.clock import Scheduler
 from totempole.sim.conditions import Buffers, Costs
 from totempole.sim.contract import EndpointFactory, SansIo, SimulationError
@@ -36,14 +43,23 @@ from totempole.sim.medium import Medium
 from totempole.sim.replay import Recording
 from totempole.sim.timers import Timers
 from totempole.srp.config import RingConfig
+from totempole.srp.states import State
 from totempole.trace.recorder import Recorder
 from totempole.types import Configuration, ProcessorId, Service
+
+RETIRE_POLL_US = 100
+"""How often a processor that is to leave looks whether all is sent."""
 
 LOOPBACK_US = 10
 """How long a packet to oneself takes. It is never lost."""
 
 DRAIN_MAX = 64
 """Reads that may go before a timer that is due, so that a token in the buffer counts as received."""
+
+
+PROBATION_US = 500_000
+LEAP_MAX = 100
+"""A run lasts seconds, so that all times of a node with a double are shorter than a real node's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,16 +83,23 @@ class Host:
         "_carry_ns",
         "_costs",
         "_counters",
+        "_crash_after",
         "_data",
         "_endpoint",
+        "_identity",
         "_medium",
         "_owed_ns",
         "_reads",
         "_scheduler",
+        "_source",
+        "_started_us",
         "_tasks",
         "_timers",
         "_token",
         "_wake_pending",
+        "_where",
+        "address",
+        "addresses",
         "busy_until_us",
         "clock",
         "config",
@@ -84,6 +107,8 @@ class Host:
         "delivered",
         "delivered_own",
         "disk",
+        "gave_way",
+        "heeds_impostors",
         "life",
         "listener",
         "me",
@@ -92,6 +117,8 @@ class Host:
         "ready_listeners",
         "recorder",
         "recordings",
+        "report_cut",
+        "retiring",
         "slow",
     )
 
@@ -105,6 +132,12 @@ class Host:
         clock: LocalClock,
     ) -> None:
         self.me = me
+        self.address = me
+        self.addresses: LearnedAddresses[int] = LearnedAddresses()
+        """What it has learned in this life of its process."""
+        self._where = self.addresses.known
+        self._source = me
+        """The address that the datagrams at hand came from."""
         self.config = config
         self.recorder = recorder
         self.disk = disk
@@ -123,6 +156,17 @@ class Host:
         """Told of each Deliver, InstallConfiguration and event for processes. It must not submit, but may
         schedule that."""
         self.ready_listeners: list[Callable[[], None]] = []
+        self.report_cut: Callable[[int], None] = lambda _after: None
+        """Told when a crash within an input's effects strikes."""
+        self.gave_way: Callable[[], None] = lambda: None
+        """Told when it has ended because another has its number."""
+        self.heeds_impostors = True
+        """Whether it acts as a real node when another uses its number. The papers have no such rule."""
+        self._identity = Identity(PROBATION_US)
+        self._started_us = 0
+        self.retiring = False
+        """It leaves as soon as all that programs have handed in is sent; they can hand in no more."""
+        self._crash_after: int | None = None
         self._around = around
         self._scheduler = around.scheduler
         self._medium = around.medium
@@ -159,19 +203,38 @@ class Host:
 
     # Life and death
 
-    def start(self) -> None:
-        """Start, or restart from the disk: memory is new, the incarnation one higher."""
+    def start(self, listen_us: int = 0) -> None:
+        """Start, or restart from the disk: memory is new, the incarnation one higher.
+
+        A real node listens before it speaks, so that whoever has its number is heard: `listen_us`.
+        """
         assert self._endpoint is None, f"processor {self.me} is up already"
-        self._begin_life()
-        stable = self.disk.recover()
+        self.addresses = LearnedAddresses()
+        self._where = self.addresses.known
+        self._identity = Identity(PROBATION_US)
+        self._started_us = self._scheduler.now_us
+        self._begin_life(self.disk.recover())
+        if listen_us:
+            self._scheduler.at(self._scheduler.now_us + listen_us, self._speak, self.life)
+        else:
+            self._speak(self.life)
+
+    def _begin_life(self, stable: dict[str, int]) -> None:
         around = self._around
+        self.life += 1
+        self.retiring = False
+        self.paused = False
+        self.busy_until_us = self._scheduler.now_us
         self._endpoint = around.endpoint(self.me, self.config, stable, around.trace_kinds)
         self.recorder.incarnation = self._endpoint.incarnation
         self.recorder.record(self._scheduler.now_us, "restart")
         if around.record_inputs:
             self.recordings.append(Recording(self.me, self.config, stable, around.trace_kinds))
-        self._feed("start")
-        self._scheduler.at(self._scheduler.now_us, self._announce_ready, self.life)
+
+    def _speak(self, life: int) -> None:
+        if life == self.life:
+            self._feed("start")
+            self._scheduler.at(self._scheduler.now_us, self._announce_ready, self.life)
 
     def crash(self, fate: Fate | None = None) -> None:
         """Memory, timers and buffers are gone; the disk keeps what it had (disk.Fate)."""
@@ -179,6 +242,10 @@ class Host:
         self._end_life()
         self.disk.crash(fate)
         self.recorder.record(self._scheduler.now_us, "crash")
+
+    def crash_within(self, after: int | None) -> None:
+        """Crash at the next input with more effects than `after`, when so many have been executed; or not."""
+        self._crash_after = after
 
     def pause(self) -> None:
         """Freeze: nothing is processed, the buffers fill, time goes on."""
@@ -212,10 +279,26 @@ class Host:
             self._tasks.append(("leave", ()))
             self._run_or_wake()
 
-    def _begin_life(self) -> None:
-        self.life += 1
-        self.paused = False
-        self.busy_until_us = self._scheduler.now_us
+    def retire(self) -> None:
+        """As a daemon that is told to end: what it took from programs goes first, for leave_us at most."""
+        if self._endpoint is not None and not self.retiring:
+            self.retiring = True
+            self._retire(self.life, self._scheduler.now_us + self.config.leave_us)
+
+    def _retire(self, life: int, until_us: int) -> None:
+        if life != self.life or self._endpoint is None:
+            return
+        waits = getattr(self._endpoint, "waiting_bytes", 0)
+        if waits and self._scheduler.now_us < until_us:
+            self._scheduler.at(self._scheduler.now_us + RETIRE_POLL_US, self._retire, life, until_us)
+        else:
+            self.leave()
+
+    def adjust(self, method: str, value: object) -> None:
+        """`rekey` and `limit_segments`: what the runtime tells a protocol that runs."""
+        if self._endpoint is not None:
+            self._tasks.append((method, (value,)))
+            self._run_or_wake()
 
     def _end_life(self) -> None:
         self.life += 1
@@ -225,20 +308,61 @@ class Host:
         self._tasks.clear()
         self._timers.clear()
         self._wake_pending = False
+        self._crash_after = None
+
+    # Others with its number
+
+    def _on_impostor(self, other: int) -> None:
+        assert self._endpoint is not None
+        now_us, own = self._scheduler.now_us, self._endpoint.incarnation
+        ring = getattr(self._endpoint, "order", self._endpoint)
+        # By value: a broken protocol has states of its own.
+        has_spoken = getattr(ring, "state", None) != State.STARTING
+        match self._identity.meet(other, own, now_us, now_us - self._started_us, has_spoken):
+            case Answer.GIVE_WAY:
+                # Not in the midst of effects, which are those of the life that ends.
+                self._scheduler.at(now_us, self._give_way, self.life, other < own)
+            case Answer.OUTLIVE:
+                self._scheduler.at(now_us, self._live_again, self.life, other)
+
+    def _give_way(self, life: int, counts: bool) -> None:
+        """`counts`: it may have heard nothing but recordings (srp/endpoint.py, GIVE_WAY_MAX)."""
+        if life != self.life:
+            return
+        if counts:
+            times = self.disk.latest.get("gave_way", 0) + 1
+            self.disk.write({"gave_way": times}, self._on_durable, self.life, 0)
+        self.recorder.record(self._scheduler.now_us, "branch", detail="gave way to another of its number")
+        self._end_life()
+        self.disk.close()
+        self.recorder.record(self._scheduler.now_us, "crash")
+        self.gave_way()
+
+    def _live_again(self, life: int, other: int) -> None:
+        if life != self.life:
+            return
+        now_us = self._scheduler.now_us
+        self._identity.begin_life(now_us)
+        self.recorder.record(now_us, "branch", detail="outlived another of its number")
+        self._end_life()
+        self.recorder.record(now_us, "crash")
+        leap = Random(f"{self._around.seed}/life {self.address} {other}").randrange(LEAP_MAX)
+        self._begin_life({**self.disk.latest, "incarnation": other + leap})
+        self._speak(self.life)
 
     # Inputs
 
-    def arrive(self, channel: Channel, datagrams: Sequence[bytes], size: int) -> None:
-        """The medium hands over one read's worth of datagrams."""
+    def arrive(self, channel: Channel, datagrams: Sequence[bytes], size: int, source: int = 0) -> None:
+        """The medium hands over one read's worth of datagrams, from one address."""
         if self._endpoint is None:
             self._counters["unheard"] += len(datagrams)
         elif self._wake_pending or self.paused or self._scheduler.now_us < self.busy_until_us:
-            self._buffer(channel, datagrams, size)
+            self._buffer(channel, datagrams, size, source)
         else:
-            self._receive(channel, datagrams, size)
+            self._receive(channel, datagrams, size, source)
 
-    def _buffer(self, channel: Channel, datagrams: Sequence[bytes], size: int) -> None:
-        dropped = (self._token if channel else self._data).put(datagrams, size)
+    def _buffer(self, channel: Channel, datagrams: Sequence[bytes], size: int, source: int) -> None:
+        dropped = (self._token if channel else self._data).put(datagrams, size, source)
         if dropped:
             self._overflow(channel, dropped)
         self._wake_later()
@@ -253,7 +377,7 @@ class Host:
         if life != self.life or self._endpoint is None:
             return
         inbox = self._token if transmit.channel else self._data
-        inbox.force(transmit.datagrams, sum([len(burst.data) for burst in transmit.bursts]))
+        inbox.force(transmit.datagrams, sum([len(burst.data) for burst in transmit.bursts]), self.address)
         if self._wake_pending or self.paused or self._scheduler.now_us < self.busy_until_us:
             self._wake_later()
         else:
@@ -313,8 +437,9 @@ class Host:
             self._reads += 1
             self._receive(Channel.TOKEN, *token.take())
 
-    def _receive(self, channel: Channel, datagrams: Sequence[bytes], size: int) -> None:
+    def _receive(self, channel: Channel, datagrams: Sequence[bytes], size: int, source: int) -> None:
         endpoint, costs = self._endpoint, self._costs
+        self._source = source
         assert endpoint is not None
         now_us = self._scheduler.now_us
         local_us = self.clock.local(now_us)
@@ -367,6 +492,9 @@ class Host:
         spent_ns = cost_ns * slow
         start_us = now_us if now_us > self.busy_until_us else self.busy_until_us
         if effects:
+            whole = effects
+            if self._crash_after is not None:
+                effects = _first(effects, self._crash_after)
             self.recorder.effects(now_us, effects)
             self._applying = True
             for effect in effects:
@@ -380,10 +508,17 @@ class Host:
             self._applying = False
             spent_ns += self._owed_ns * slow
             self._owed_ns = 0.0
+            if len(effects) < len(whole):
+                self._crash_here()
         # Fractions of a microsecond are carried on, or a cheap input would be free.
         total_ns = int(spent_ns) + self._carry_ns
         self.busy_until_us = start_us + total_ns // 1000
         self._carry_ns = total_ns % 1000
+
+    def _crash_here(self) -> None:
+        if self._endpoint is not None and self._crash_after is not None:
+            self.report_cut(self._crash_after)
+            self.crash()
 
     def _cost_of_sending(self, transmit: Transmit) -> float:
         bursts, costs = transmit.bursts, self._costs
@@ -391,10 +526,19 @@ class Host:
         return costs.sent_packet_ns + costs.sent_byte_ns * size
 
     def _send(self, transmit: Transmit, depart_us: int) -> None:
-        if transmit.to == self.me:
+        to = transmit.to
+        if to is None:
+            self._medium.send(self.address, transmit, depart_us)
+        elif to == self.me:
             self._scheduler.at(depart_us + LOOPBACK_US, self._loop_back, self.life, transmit)
         else:
-            self._medium.send(self.me, transmit, depart_us)
+            where = self._where.get(to)
+            if where == to:
+                self._medium.send(self.address, transmit, depart_us)
+            elif where is None:
+                self._counters["no address"] += 1
+            else:
+                self._medium.send(self.address, transmit._replace(to=where), depart_us)
 
     def _apply_rarer(self, effect: Effect) -> None:
         if type(effect) is Deliver:
@@ -414,11 +558,25 @@ class Host:
                 self.listener(self, effect)
         elif type(effect) is Persist:
             self.disk.write(effect.values, self._on_durable, self.life, effect.ticket)
+        elif type(effect) is Heard:
+            self.addresses.learn(effect.processor, self._source, effect.just_now, self._scheduler.now_us)
+        elif type(effect) is Impostor:
+            if self.heeds_impostors:
+                self._on_impostor(effect.incarnation)
         elif type(effect) is Ready:
             self._scheduler.at(self._scheduler.now_us, self._announce_ready, self.life)
         elif type(effect) is Stopped:
             self._end_life()
             self.recorder.record(self._scheduler.now_us, "leave")
+
+
+def _first(effects: list[Effect], count: int) -> list[Effect]:
+    """Up to so many; rows for the trace do not count, so that its level changes nothing."""
+    for place, effect in enumerate(effects):
+        count -= type(effect) is not Trace
+        if count < 0:
+            return effects[:place]
+    return effects
 
 
 def _as_read(datagrams: Sequence[bytes]) -> tuple[str, tuple[Any, ...]]:

@@ -3,34 +3,54 @@
 000 appendix A calls this part of its simulator the communication medium model. Everything happens to single
 datagrams (segments). The survivors of a burst that travel together arrive as one event, as one GRO read; a
 datagram that is repeated, reordered or late arrives by itself. A link keeps its order unless told to reorder.
+Packets can be led astray (packet_filter), and links severed, which no `heal` mends.
+
+Stations have addresses, and a transmission goes to an address. Faults name processors: two stations of one
+number are parted from the same others.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
 from random import Random
 from typing import Protocol
 
 from totempole.effects import Channel, Transmit
 from totempole.sim.clock import Scheduler
 from totempole.sim.conditions import Condition, Lan, Range
-from totempole.sim.packet_filter import DropRule
+from totempole.sim.packet_filter import STRAY_FATES, DropRule, StrayRule
 from totempole.types import ProcessorId
 
 
 class Station(Protocol):
     """Whatever is attached to the medium."""
 
-    def arrive(self, channel: Channel, datagrams: Sequence[bytes], size: int) -> None: ...
+    def arrive(self, channel: Channel, datagrams: Sequence[bytes], size: int, source: int) -> None: ...
 
 
 class Route:
     """One directed link of one network."""
 
-    __slots__ = ("arrive", "clean", "condition", "cut", "delay_choices", "delay_us", "last_us", "target")
+    __slots__ = (
+        "arrive",
+        "clean",
+        "condition",
+        "cut",
+        "delay_choices",
+        "delay_us",
+        "last_us",
+        "source",
+        "target",
+    )
 
-    def __init__(self, target: ProcessorId, arrive: Callable[..., None], condition: Condition) -> None:
+    def __init__(
+        self, source: int, target: ProcessorId, arrive: Callable[..., None], condition: Condition
+    ) -> None:
+        self.source = source
+        """An address."""
         self.target = target
         self.arrive = arrive
         self.cut = False
@@ -49,37 +69,67 @@ class Route:
 class Network:
     """One LAN: its routes, its capacity, who is parted from whom."""
 
-    __slots__ = ("all_routes", "component", "cuts", "free_ns", "lan", "routes")
+    __slots__ = ("all_routes", "component", "cuts", "free_ns", "lan", "number", "routes", "severed")
 
-    def __init__(self, lan: Lan) -> None:
+    def __init__(self, lan: Lan, number: dict[int, ProcessorId]) -> None:
         self.lan = lan
-        self.routes: dict[ProcessorId, dict[ProcessorId, Route]] = {}
-        self.all_routes: dict[ProcessorId, tuple[Route, ...]] = {}
+        self.number = number
+        """Whose each address is."""
+        self.routes: dict[int, dict[int, Route]] = {}
+        """By addresses."""
+        self.all_routes: dict[int, tuple[Route, ...]] = {}
         self.component: dict[ProcessorId, int] = {}
         self.cuts: set[tuple[ProcessorId, ProcessorId]] = set()
-        self.free_ns: dict[ProcessorId, int] = {}
+        self.severed: set[tuple[ProcessorId, ProcessorId]] = set()
+        """Cuts that last until they are mended one by one."""
+        self.free_ns: dict[int, int] = {}
 
     def refresh(self) -> None:
         """Work out which routes are cut, so that sending need not."""
-        for source, routes in self.routes.items():
+        for address, routes in self.routes.items():
+            source = self.number[address]
             here = self.component.get(source)
-            for target, route in routes.items():
-                parted = self.component.get(target) != here
-                route.cut = parted or (source, target) in self.cuts
-            self.all_routes[source] = tuple(routes.values())
+            for route in routes.values():
+                parted = self.component.get(route.target) != here
+                link = (source, route.target)
+                route.cut = parted or link in self.cuts or link in self.severed
+            self.all_routes[address] = tuple(routes.values())
+
+    def add(self, address: int, target: ProcessorId, station: Station, condition: Condition) -> None:
+        """Routes to the station from all who are there."""
+        for other, routes in self.routes.items():
+            if other != address:
+                routes[address] = Route(other, target, partial(station.arrive), condition)
+
+    def move(self, old: int, new: int) -> list[Route]:
+        """Gives the station at one address another; these routes led to it."""
+        self.routes[new] = self.routes.pop(old)
+        del self.all_routes[old]
+        for route in self.routes[new].values():
+            route.source = new
+        for other, routes in self.routes.items():
+            if other != new:
+                routes[new] = routes.pop(old)
+        return [routes[new] for other, routes in self.routes.items() if other != new]
 
 
 SHARED = 0
 """The key of a shared LAN's one transmitter in `free_ns`."""
+
+NOWHERE = 0
+"""An address that nobody has: whoever sends recorded packets sends them from there."""
 
 
 class Medium:
     """Every method that takes `network` means all networks when it is None."""
 
     __slots__ = (
+        "_addresses",
         "_draw",
         "_networks",
+        "_number",
         "_random",
+        "_replay",
         "_report",
         "_rules",
         "_scheduler",
@@ -95,30 +145,53 @@ class Medium:
         *,
         condition: Condition | None = None,
         lans: Sequence[Lan] = (Lan(),),
-        report: Callable[[ProcessorId, DropRule], None] | None = None,
+        report: Callable[[ProcessorId, DropRule | StrayRule], None] | None = None,
     ) -> None:
         self.condition = condition or Condition()
         self.counters: Counter[str] = Counter()
         self._scheduler = scheduler
         self._random = random
         self._draw = random.random
-        self._networks = [Network(lan) for lan in lans]
-        self._stations: dict[ProcessorId, Station] = {}
-        self._rules: list[DropRule] = []
+        self._number: dict[int, ProcessorId] = {}
+        self._addresses: dict[ProcessorId, int] = {}
+        """Of each processor, the address of its first station."""
+        self._networks = [Network(lan, self._number) for lan in lans]
+        self._stations: dict[int, Station] = {}
+        self._rules: list[DropRule | StrayRule] = []
+        self._replay = partial(self._come_astray)
+        """An object of its own, by which what is still to be sent again can be called off."""
         self._report = report
 
     # Set-up and faults
 
-    def attach(self, processor: ProcessorId, station: Station) -> None:
+    def attach(self, processor: ProcessorId, station: Station, address: int | None = None) -> None:
+        """At its number, unless another address is given."""
+        address = processor if address is None else address
+        assert address != NOWHERE, "nobody has this address"
+        assert address not in self._stations, f"address {address} is taken"
+        self._number[address] = processor
+        self._addresses.setdefault(processor, address)
         for network in self._networks:
-            network.routes[processor] = {
-                other: Route(other, self._stations[other].arrive, self.condition)
-                for other in sorted(self._stations)
+            network.routes[address] = {
+                other: Route(address, self._number[other], partial(there.arrive), self.condition)
+                for other, there in sorted(self._stations.items())
             }
-            for other in self._stations:
-                network.routes[other][processor] = Route(processor, station.arrive, self.condition)
+            network.add(address, processor, station, self.condition)
             network.refresh()
-        self._stations[processor] = station
+        self._stations[address] = station
+
+    def move(self, old: int, new: int) -> None:
+        """The station at one address has another from now on. What is under way to the old one is lost."""
+        processor = self._number[new] = self._number[old]
+        self._stations[new] = self._stations.pop(old)
+        if self._addresses[processor] == old:
+            self._addresses[processor] = new
+        for network in self._networks:
+            routes = network.move(old, new)
+            lost = self._scheduler.cancel_calls([route.arrive for route in routes])
+            self.counters["sent to an old address"] += sum(len(datagrams) for _, datagrams, *_ in lost)
+            network.refresh()
+        del self._number[old]
 
     def set_condition(
         self,
@@ -132,23 +205,37 @@ class Medium:
             self.condition = condition
         for lan in self._chosen(network):
             for origin in lan.routes:
+                number = self._number[origin]
                 for route in lan.all_routes[origin]:
-                    if source in (None, origin) and target in (None, route.target):
+                    if source in (None, number) and target in (None, route.target):
                         route.set_condition(condition)
 
     def condition_of(self, source: ProcessorId, target: ProcessorId, network: int = 0) -> Condition:
-        return self._networks[network].routes[source][target].condition
+        addresses = self._addresses
+        return self._networks[network].routes[addresses[source]][addresses[target]].condition
 
     def set_lan(self, lan: Lan, network: int | None = None) -> None:
         for each in self._chosen(network):
             each.lan = lan
 
-    def partition(self, components: Iterable[Iterable[ProcessorId]], network: int | None = None) -> None:
-        """Part the components from each other. Processors not named form one more component together."""
+    def partition(
+        self, components: Iterable[Iterable[ProcessorId]], network: int | None = None, sharp: bool = False
+    ) -> None:
+        """Part the components from each other. Processors not named form one more component together.
+
+        `sharp`: what is under way between two components is lost too.
+        """
         placed = {member: index for index, members in enumerate(components) for member in members}
         for lan in self._chosen(network):
             lan.component = dict(placed)
             lan.refresh()
+            if sharp:
+                self._lose_under_way(lan)
+
+    def _lose_under_way(self, lan: Network) -> None:
+        cut = [route.arrive for routes in lan.all_routes.values() for route in routes if route.cut]
+        lost = self._scheduler.cancel_calls(cut)
+        self.counters["cut under way"] += sum(len(datagrams) for _, datagrams, *_ in lost)
 
     def cut(self, source: ProcessorId, target: ProcessorId, network: int | None = None) -> None:
         """One way: `target` hears `source` no more."""
@@ -156,14 +243,27 @@ class Medium:
             lan.cuts.add((source, target))
             lan.refresh()
 
+    def sever(self, source: ProcessorId, target: ProcessorId, network: int | None = None) -> None:
+        """As `cut`, but `heal` does not end it."""
+        for lan in self._chosen(network):
+            lan.severed.add((source, target))
+            lan.refresh()
+
+    @property
+    def severed(self) -> set[tuple[ProcessorId, ProcessorId]]:
+        return set().union(*(lan.severed for lan in self._networks))
+
     def mend(self, source: ProcessorId, target: ProcessorId, network: int | None = None) -> None:
         for lan in self._chosen(network):
             lan.cuts.discard((source, target))
+            lan.severed.discard((source, target))
             lan.refresh()
 
     def heal(self, network: int | None = None) -> None:
-        """End all partitions and cuts, and forget what was still to be dropped. Conditions stay."""
+        """End all partitions and cuts, and forget what was still to be dropped or led astray. Conditions and
+        severed links stay."""
         self._rules.clear()
+        self._scheduler.cancel_calls((self._replay,))
         for lan in self._chosen(network):
             lan.component.clear()
             lan.cuts.clear()
@@ -172,13 +272,19 @@ class Medium:
     def drop_next(self, rule: DropRule) -> None:
         self._rules.append(rule)
 
+    def lead_astray(self, rule: StrayRule) -> None:
+        self._rules.append(rule)
+
     def _chosen(self, network: int | None) -> list[Network]:
         return self._networks if network is None else [self._networks[network]]
 
     # Carrying
 
-    def send(self, source: ProcessorId, transmit: Transmit, depart_us: int, network: int = 0) -> None:
-        """Carry a transmission that leaves its sender at `depart_us`, which may lie in the near future."""
+    def send(self, source: int, transmit: Transmit, depart_us: int, network: int = 0) -> None:
+        """Carry a transmission that leaves its sender at `depart_us`, which may lie in the near future.
+
+        `source` and `transmit.to` are addresses here.
+        """
         lan = self._networks[network]
         if lan.lan.shared and depart_us > self._scheduler.now_us:
             # Who comes first to a shared wire is known only when the time has come.
@@ -186,7 +292,7 @@ class Medium:
         else:
             self._transmit(source, transmit, depart_us, lan)
 
-    def _transmit(self, source: ProcessorId, transmit: Transmit, depart_us: int, lan: Network) -> None:
+    def _transmit(self, source: int, transmit: Transmit, depart_us: int, lan: Network) -> None:
         to, channel = transmit.to, transmit.channel
         datagrams = transmit.datagrams
         size = len(datagrams[0]) if len(datagrams) == 1 else sum(map(len, datagrams))
@@ -197,13 +303,17 @@ class Medium:
             routes = lan.all_routes[source]
         else:
             route = lan.routes[source].get(to)
-            routes = () if route is None else (route,)
+            routes = self._nobody(datagrams) if route is None else (route,)
         if self._rules:
-            routes = self._filtered(source, transmit, routes)
+            routes = self._filtered(self._number[source], transmit, routes, depart_us)
         for route in routes:
             self._carry(route, channel, datagrams, size, depart_us)
 
-    def _serialise(self, source: ProcessorId, count: int, size: int, depart_us: int, lan: Network) -> int:
+    def _nobody(self, datagrams: tuple[bytes, ...]) -> tuple[Route, ...]:
+        self.counters["sent to an old address"] += len(datagrams)
+        return ()
+
+    def _serialise(self, source: int, count: int, size: int, depart_us: int, lan: Network) -> int:
         """When the last bit of a burst has left the wire, which it waits for and then holds."""
         settings = lan.lan
         wire = SHARED if settings.shared else source
@@ -226,7 +336,7 @@ class Medium:
             arrive_us = route.last_us
         route.last_us = arrive_us
         if route.clean[channel]:
-            self._scheduler.at(arrive_us, route.arrive, channel, datagrams, size)
+            self._scheduler.at(arrive_us, route.arrive, channel, datagrams, size, route.source)
         else:
             self._carry_through_noise(route, channel, datagrams, arrive_us)
 
@@ -242,7 +352,8 @@ class Medium:
         if condition.duplicate or condition.reorder or condition.late:
             datagrams = self._stray(route, channel, datagrams, arrive_us)
         if datagrams:
-            self._scheduler.at(arrive_us, route.arrive, channel, datagrams, sum(map(len, datagrams)))
+            size = sum(map(len, datagrams))
+            self._scheduler.at(arrive_us, route.arrive, channel, datagrams, size, route.source)
 
     def _thin(self, datagrams: tuple[bytes, ...], loss: float) -> tuple[bytes, ...]:
         random = self._random.random
@@ -282,16 +393,44 @@ class Medium:
     ) -> None:
         self.counters[fate] += 1
         at_us = arrive_us + self._random.randint(*extra_us)
-        self._scheduler.at(at_us, route.arrive, channel, (datagram,), len(datagram))
+        self._scheduler.at(at_us, route.arrive, channel, (datagram,), len(datagram), route.source)
 
     def _filtered(
-        self, source: ProcessorId, transmit: Transmit, routes: tuple[Route, ...]
+        self, source: ProcessorId, transmit: Transmit, routes: tuple[Route, ...], depart_us: int
     ) -> tuple[Route, ...]:
         for rule in self._rules:
             if routes and rule.hits(source, transmit.packet, routes):
+                if isinstance(rule, StrayRule):
+                    self._lead(rule, source, transmit, routes, depart_us)
+                    routes = () if rule.fate == "misdirect" else routes
+                    continue
                 routes = tuple(route for route in routes if rule.to not in (None, route.target))
                 self.counters["filtered"] += 1
                 if self._report:
                     self._report(source, rule)
         self._rules = [rule for rule in self._rules if rule.count > 0]
         return routes
+
+    def _lead(
+        self,
+        rule: StrayRule,
+        source: ProcessorId,
+        transmit: Transmit,
+        routes: tuple[Route, ...],
+        depart_us: int,
+    ) -> None:
+        at_us = depart_us + rule.after_us + self.condition.delay_us[0]
+        come = self._replay if rule.fate == "replay" else self._come_astray
+        for target in rule.targets(source, routes):
+            self._scheduler.at(at_us, come, rule, source, target, transmit)
+
+    def _come_astray(
+        self, rule: StrayRule, source: ProcessorId, target: ProcessorId, transmit: Transmit
+    ) -> None:
+        datagrams = transmit.datagrams
+        self.counters[STRAY_FATES[rule.fate]] += len(datagrams)
+        if self._report:
+            self._report(source, replace(rule, to=target))
+        origin = NOWHERE if rule.fate == "replay" else self._addresses[source]
+        station = self._stations[self._addresses[target]]
+        station.arrive(transmit.channel, datagrams, sum(map(len, datagrams)), origin)

@@ -1,4 +1,9 @@
-"""Dropping exactly the packet that a story needs dropped: the next token of p, the next Join of q to r."""
+"""Exactly the packet that a story needs: the next token of p is dropped, or comes to the wrong place.
+
+A packet goes astray as over a network that nobody guards: it is shown to one more processor, it comes to a
+wrong address instead of the right one, it comes back to its sender, or somebody has recorded it and sends it
+again much later. Its bytes are true, so that a seal does not help.
+"""
 
 from __future__ import annotations
 
@@ -41,3 +46,36 @@ class DropRule:
             return False
         self.count -= 1
         return True
+
+
+@dataclass(slots=True)
+class StrayRule:
+    """Leads the next `count` packets of a kind that `source` sends astray."""
+
+    fate: str
+    """One of `STRAY_FATES`."""
+    kind: str
+    source: ProcessorId | None = None
+    to: ProcessorId | None = None
+    """Where `show` and `misdirect` take it; for `replay` nobody means all whom it was meant for."""
+    count: int = 1
+    after_us: int = 0
+
+    def hits(self, source: ProcessorId, packet: object, routes: Sequence[Target]) -> bool:
+        if self.count < 1 or self.source not in (None, source) or type(packet) is not PACKET_KINDS[self.kind]:
+            return False
+        meant = any(route.target == self.to for route in routes)
+        if self.fate in ("show", "misdirect") and (meant or self.to == source):
+            return False
+        self.count -= 1
+        return True
+
+    def targets(self, source: ProcessorId, routes: Sequence[Target]) -> tuple[ProcessorId, ...]:
+        """Who gets the copy."""
+        if self.fate == "reflect":
+            return (source,)
+        return tuple(route.target for route in routes) if self.to is None else (self.to,)
+
+
+STRAY_FATES = {"show": "shown", "misdirect": "misdirected", "reflect": "reflected", "replay": "replayed"}
+"""What a scenario asks for, and what the medium then counts."""

@@ -215,13 +215,23 @@ class Process:
         self.flush()
 
     def flush(self) -> None:
-        while self._outgoing and self.alive and not self.host.paused:
+        while self._outgoing and self.alive and not self.host.paused and not self.host.retiring:
             method, arguments = self._outgoing[0]
+            if self._layer.leaving and method != "disconnect":
+                self._refused()
+                continue
             if method == "multicast" and not self._layer.accepts(self.id.number):
                 self._programs.acts["waited for room"] += 1
                 return
             self._outgoing.popleft()
             self.host.ask(method, self.id.number, *arguments)
+
+    def _refused(self) -> None:
+        """Its processor leaves the ring."""
+        method, _ = self._outgoing.popleft()
+        if method == "connect":
+            self._gone = True
+            self._outgoing.clear()
 
     @property
     def _layer(self) -> GroupLayer:

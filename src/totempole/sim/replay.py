@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from totempole.effects import Effect
-from totempole.sim.contract import EndpointFactory
+from totempole.jitter import jitter
+from totempole.sim.contract import EndpointFactory, SansIo
 from totempole.srp.config import RingConfig
 from totempole.types import ProcessorId
+from totempole.wire.seal import Keyring
 
 Input = tuple[str, int, tuple[Any, ...]]
 """The method, the processor's own time, and the arguments after it."""
@@ -44,4 +46,20 @@ def default_endpoint() -> EndpointFactory:
     """The single-ring protocol."""
     from totempole.srp.endpoint import Endpoint
 
-    return Endpoint
+    return jittered(Endpoint)
+
+
+def jittered(endpoint: Callable[..., SansIo]) -> EndpointFactory:
+    """With the random numbers that a node of that number, in that life, would have."""
+
+    def make(
+        me: ProcessorId,
+        config: RingConfig,
+        stable: Mapping[str, int],
+        trace_kinds: frozenset[str],
+        keyring: Keyring | None = None,
+        /,
+    ) -> SansIo:
+        return endpoint(me, config, stable, trace_kinds, keyring, jitter(me, stable))
+
+    return make

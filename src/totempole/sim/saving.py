@@ -14,6 +14,6 @@ def save_run(directory: Path, outcome: Outcome) -> Path:
     """In a directory of the run's name, which is the scenario's: one file for all processors."""
     name = outcome.scenario.name
     file = directory / f"run={quote(name, safe='')}" / "part-00000.parquet"
-    write_parquet(file, [[row._replace(run=name) for row in outcome.rows]])
+    write_parquet(file, [[row._replace(run=name) for row in outcome.judged_rows]])
     write_terms(directory, {name: terms_of(outcome)})
     return file

@@ -8,16 +8,24 @@ The language, one command a line:
     absent r                            # not started until `restart r`
     drift 100                           # clocks are off by up to 100 ppm
     condition loss=0.05 delay=100..300  # lan, costs, buffers and disk are set the same way
-    at 1.5s partition (p q) (r)
+    sealed                              # under a seal, with key 1 at first
+    at 1.5s partition (p q) (r) sharp   # sharp: what is under way is lost too
     at 2s heal
-    at 2s crash p                       # restart, pause, resume, leave
+    at 2s crash p                       # restart, pause, resume, leave, retire
+    at 2s crash-within p after=3        # at an input with more effects, after three of them
+    at 2s move p                        # to another address
+    at 2s double p                      # another node with p's number; single p: without it again
     at 2s slow p 10
-    at 2s cut p q                       # one way; mend p q
+    at 2s cut p q                       # one way; mend p q; sever p q: until it is mended
+    at 2s disk p wipe                   # lose NUMBERS, rollback 3, slow 50ms..500ms, stick, mend
+    at 2s show token from p to r        # misdirect, reflect, replay … after=500ms
+    at 2s keys p 2 1                    # seals with key 2, accepts 1; segments p 600
     at 2s loss 0.2                      # or condition … [from p] [to q]
     at 2s send p 20 size=1000 safe
     at 2s load p rate=100 size=1000 safe=0.5 until=5s shape=poisson
     at 2s drop-next token from p to q count=1
     at 2s when "promise given" by q after 1 partition (q) (r)
+    at 2s when "recovery failed" when "gather>commit" crash p
     at 2s join p.a orders donor state   # with a line `groups` above: programs p.a, p.b on p
     at 2s multicast p.a orders,stock units=3 count=2 size=100 safe notice
     at 2s process p.a stall             # connect, disconnect, crash, wake; quit p.a orders
@@ -26,6 +34,7 @@ The language, one command a line:
     expect configurations q: {p q r} [q r] {q r}
     expect delivered q 20
     expect checkers hold
+    expect rollbacks noticed
 """
 
 from __future__ import annotations

@@ -6,26 +6,26 @@ One frozen dataclass for each kind of action; the fuzzer makes them, the shrinke
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from totempole.groups.config import GroupConfig
 from totempole.sim.conditions import Buffers, Condition, Costs, DiskSpeed, Lan
 from totempole.sim.load import MESSAGE_BYTES
+from totempole.sim.script_faults import CrashWithin, LimitSegments, Namer, OnDisk, SetKeys, Stray
 from totempole.sim.settings_text import fields_text, time_text, value_text
 from totempole.types import ProcessorId, RingKind, Service
 
-Namer = Callable[[ProcessorId], str]
-
-PROCESSOR_VERBS = ("crash", "restart", "pause", "resume", "leave")
-LINK_VERBS = ("cut", "mend")
+PROCESSOR_VERBS = ("crash", "restart", "pause", "resume", "leave", "retire", "move", "double", "single")
+LINK_VERBS = ("cut", "sever", "mend")
 PROCESS_VERBS = ("connect", "disconnect", "crash", "stall", "wake")
 SHAPES = ("poisson", "steady", "saturate", "driver")
 
 
 @dataclass(frozen=True, slots=True)
 class OnProcessor:
-    """`crash p`, `restart p`, `pause p`, `resume p`, `leave p`"""
+    """`crash p`, `restart p`, `pause p`, `resume p`, `leave p`; `retire p`: leave when all that programs have
+    handed in is sent"""
 
     verb: str
     processor: ProcessorId
@@ -36,7 +36,7 @@ class OnProcessor:
 
 @dataclass(frozen=True, slots=True)
 class OnLink:
-    """`cut p q`, `mend p q`: one way"""
+    """`cut p q`, `mend p q`: one way; `sever p q`: a cut that no `heal` ends"""
 
     verb: str
     source: ProcessorId
@@ -48,17 +48,20 @@ class OnLink:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """`partition (p q) (r s t)`: processors not named form one more component together"""
+    """`partition (p q) (r s t) [sharp]`: processors not named form one more component together; `sharp`: what
+    is under way is lost too"""
 
     components: tuple[tuple[ProcessorId, ...], ...]
+    sharp: bool = False
 
     def text(self, name: Namer) -> str:
-        return " ".join(["partition", *(f"({_names(part, name)})" for part in self.components)])
+        words = ["partition", *(f"({_names(part, name)})" for part in self.components)]
+        return " ".join([*words, "sharp"] if self.sharp else words)
 
 
 @dataclass(frozen=True, slots=True)
 class Heal:
-    """`heal`: partitions, cuts, `drop-next` and `when` end"""
+    """`heal`: partitions, cuts, `drop-next`, packets led astray and `when` end; `sever` does not"""
 
     def text(self, name: Namer) -> str:
         return "heal"
@@ -217,14 +220,12 @@ class Multicast:
 
 ProcessAction = OnProcess | JoinGroup | QuitGroup | Multicast
 
-Ambush = OnProcessor | OnLink | Partition | Heal | Slow | DropNext | ProcessAction
-"""What can be made to happen at a moment of the protocol's own."""
-
 
 @dataclass(frozen=True, slots=True)
 class When:
     """`when "promise given" [by p] [after 2] crash q`: once, at the next `state` or `branch` row of the trace
-    that says so, those skipped that `after` counts; `heal` calls it off"""
+    that says so, those skipped that `after` counts; `heal` calls it off. What happens may be another `when`,
+    which then begins to wait."""
 
     says: str
     action: Ambush
@@ -238,6 +239,22 @@ class When:
         if self.after:
             words.append(f"after {self.after}")
         return " ".join([*words, self.action.text(name)])
+
+
+Ambush = (
+    OnProcessor
+    | OnLink
+    | Partition
+    | Heal
+    | Slow
+    | DropNext
+    | Stray
+    | OnDisk
+    | CrashWithin
+    | ProcessAction
+    | When
+)
+"""What can be made to happen at a moment of the protocol's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,9 +301,19 @@ class ExpectCheckers:
 
 
 @dataclass(frozen=True, slots=True)
+class ExpectRollbacks:
+    """`expect rollbacks noticed`: whoever remembers better has refused a processor whose disk was rolled
+    back, and was on no ring with it"""
+
+    def text(self, name: Namer) -> str:
+        return "expect rollbacks noticed"
+
+
+@dataclass(frozen=True, slots=True)
 class ExpectSettled:
     """`expect settled 2500ms`: every property holds of the run as a whole, and all who are up have come
-    together, and delivered all, within so long of the last fault"""
+    together, and delivered all, within so long of the last fault; where links are severed or rings are full,
+    what these allow (settling.py)"""
 
     within_us: int
 
@@ -294,8 +321,24 @@ class ExpectSettled:
         return f"expect settled {time_text(self.within_us)}"
 
 
-Fault = OnProcessor | OnLink | Partition | Heal | Slow | SetCondition | DropNext | When
-Expectation = ExpectMembers | ExpectConfigurations | ExpectDelivered | ExpectCheckers | ExpectSettled
+Fault = (
+    OnProcessor
+    | OnLink
+    | Partition
+    | Heal
+    | Slow
+    | SetCondition
+    | DropNext
+    | Stray
+    | OnDisk
+    | CrashWithin
+    | LimitSegments
+    | SetKeys
+    | When
+)
+Expectation = (
+    ExpectMembers | ExpectConfigurations | ExpectDelivered | ExpectCheckers | ExpectRollbacks | ExpectSettled
+)
 Action = Fault | Send | Traffic | ProcessAction | Expectation
 
 
@@ -332,6 +375,8 @@ class Scenario:
     """Not started at first; `restart` starts them."""
     drift_ppm: int = 0
     """No clock is off by more."""
+    discard_limit: int = 0
+    """A processor halts when it has delivered so many messages (appendix A, -d); 0 is no limit."""
     condition: Condition = field(default_factory=Condition)
     lan: Lan = field(default_factory=Lan)
     costs: Costs = field(default_factory=Costs)
@@ -339,6 +384,8 @@ class Scenario:
     disk: DiskSpeed = field(default_factory=DiskSpeed)
     groups: GroupConfig | None = None
     """Without it there are no processes."""
+    sealed: bool = False
+    """Under a seal, with key 1 at first."""
     steps: tuple[Step, ...] = ()
 
     @property
@@ -358,10 +405,14 @@ class Scenario:
             lines.append(f"absent {_names(self.absent, name)}")
         if self.drift_ppm:
             lines.append(f"drift {self.drift_ppm}")
+        if self.discard_limit:
+            lines.append(f"discard-limit {self.discard_limit}")
         for word, value in self._tunables():
             changes = fields_text(value, type(value)())
             if changes:
                 lines.append(f"{word} {changes}")
+        if self.sealed:
+            lines.append("sealed")
         if self.groups is not None:
             lines.append(f"groups {fields_text(self.groups, GroupConfig())}".rstrip())
         return lines

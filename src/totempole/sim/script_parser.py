@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 from totempole.errors import ConfigurationError, ScenarioError
 from totempole.groups.config import GroupConfig
 from totempole.sim.conditions import Buffers, Condition, Costs, DiskSpeed, Lan
+from totempole.sim.disk import STORED
 from totempole.sim.packet_filter import PACKET_KINDS
 from totempole.sim.script import (
     LINK_VERBS,
@@ -26,6 +27,7 @@ from totempole.sim.script import (
     ExpectConfigurations,
     ExpectDelivered,
     ExpectMembers,
+    ExpectRollbacks,
     ExpectSettled,
     Heal,
     JoinGroup,
@@ -44,9 +46,27 @@ from totempole.sim.script import (
     Traffic,
     When,
 )
-from totempole.sim.settings_text import BadValue, parse_fields, parse_number, parse_time, split_pair
+from totempole.sim.script_faults import (
+    DISK_VERBS,
+    STRAY_VERBS,
+    CrashWithin,
+    LimitSegments,
+    OnDisk,
+    SetKeys,
+    Stray,
+)
+from totempole.sim.settings_text import (
+    BadValue,
+    parse_fields,
+    parse_number,
+    parse_range,
+    parse_time,
+    split_pair,
+)
 from totempole.srp.config import RingConfig
 from totempole.types import PROCESSOR_MAX, ProcessorId, RingKind, Service
+from totempole.wire.layout import KEY_ID_MAX
+from totempole.wire.seal import KEYS_MAX
 
 WHEN = re.compile(r'"([^"]+)"(?: by (\S+))?(?: after (\d+))? (\S+)( .*)?')
 MEMBERS = re.compile(r"\(([^()]*)\)")
@@ -83,10 +103,12 @@ class _Parser:
     settings: list[Setting] = field(default_factory=list)
     absent: tuple[ProcessorId, ...] = ()
     drift_ppm: int = 0
+    discard_limit: int = 0
     tunables: dict[str, Any] = field(
         default_factory=lambda: {word: kind() for word, kind in TUNABLES.items()}
     )
     groups: GroupConfig | None = None
+    sealed: bool = False
     steps: list[Step] = field(default_factory=list)
     last_words: list[Action] = field(default_factory=list)
     """Expectations without a time: they hold at the end."""
@@ -108,6 +130,8 @@ class _Parser:
             self._fail_at_end("no end: finish with a line like `end 10s`")
         steps = [*self.steps, *(Step(self.end_us, action) for action in self.last_words)]
         self._check_settings()
+        if self.discard_limit and self.groups is not None:
+            self._fail_at_end("discard-limit counts messages of the ring: it cannot be used with groups")
         return Scenario(
             name=self.file,
             processors=tuple(self.processors.items()),
@@ -116,7 +140,9 @@ class _Parser:
             settings=tuple(self.settings),
             absent=self.absent,
             drift_ppm=self.drift_ppm,
+            discard_limit=self.discard_limit,
             groups=self.groups,
+            sealed=self.sealed,
             steps=tuple(steps),
             **self.tunables,
         )
@@ -178,6 +204,9 @@ class _Parser:
     def _drift(self, rest: str) -> None:
         self.drift_ppm = parse_number(rest, whole=True)
 
+    def _discard_limit(self, rest: str) -> None:
+        self.discard_limit = parse_number(rest, least=1, whole=True)
+
     def _absent(self, rest: str) -> None:
         self.absent = self._members(rest)
 
@@ -195,6 +224,10 @@ class _Parser:
 
     def _groups_config(self, rest: str) -> None:
         self.groups = parse_fields(GroupConfig, rest.split(), self.groups or GroupConfig())
+
+    def _sealed(self, rest: str) -> None:
+        self._exactly(rest.split(), 0, "sealed")
+        self.sealed = True
 
     def _end(self, rest: str) -> None:
         self.end_us = self._in_order(parse_time(rest))
@@ -226,12 +259,13 @@ class _Parser:
         return OnLink(verb, self._processor(source), self._processor(target))
 
     def _partition(self, verb: str, rest: str) -> Partition:
-        parts = self._groups(rest, MEMBERS, "partition (p q) (r s)")
+        listing = rest.removesuffix(" sharp")
+        parts = self._groups(listing, MEMBERS, "partition (p q) (r s)")
         components = tuple(self._members(part[0]) for part in parts)
         everyone = [member for component in components for member in component]
         if len(set(everyone)) < len(everyone):
             raise BadValue("a processor is in two components")
-        return Partition(components)
+        return Partition(components, listing != rest)
 
     def _heal(self, verb: str, rest: str) -> Heal:
         self._exactly(rest.split(), 0, "heal")
@@ -289,6 +323,62 @@ class _Parser:
         kind = _choice(words[0], tuple(PACKET_KINDS))
         pairs = dict(split_pair(word, ("count",)) for word in words[1:])
         return DropNext(kind, source, to, parse_number(pairs.get("count", "1"), 1, whole=True))
+
+    def _stray(self, verb: str, rest: str) -> Stray:
+        words, source, to = self._ends(rest.split())
+        if not words:
+            raise BadValue(f"write `{verb} token|commit-token|join|message [from p] [to q] [count=1]`")
+        if verb in ("show", "misdirect") and to is None:
+            raise BadValue(f"say to whom: `{verb} {words[0]} to q`")
+        if verb == "reflect" and to is not None:
+            raise BadValue("it comes back to its sender: `reflect` takes no `to`")
+        kind = _choice(words[0], tuple(PACKET_KINDS))
+        allowed = ("count", "after") if verb == "replay" else ("count",)
+        pairs = dict(split_pair(word, allowed) for word in words[1:])
+        if verb == "replay" and "after" not in pairs:
+            raise BadValue("say when it comes again: `replay message after=500ms`")
+        count = parse_number(pairs.get("count", "1"), 1, whole=True)
+        return Stray(verb, kind, source, to, count, parse_time(pairs.get("after", "0us")))
+
+    def _on_disk(self, verb: str, rest: str) -> OnDisk:
+        words = rest.split()
+        if len(words) < 2:
+            raise BadValue(f"write `disk p {'|'.join(DISK_VERBS)}`")
+        name, what, *arguments = words
+        processor = self._processor(name)
+        what = _choice(what, DISK_VERBS)
+        if what == "lose":
+            lost = tuple(_choice(word, STORED) for word in arguments)
+            if not lost:
+                raise BadValue(f"say what is lost: {', '.join(STORED)}")
+            return OnDisk(what, processor, lost=lost)
+        if what == "rollback":
+            (records,) = self._exactly(arguments, 1, "disk p rollback 3")
+            return OnDisk(what, processor, records=parse_number(records, 1, whole=True))
+        if what == "slow":
+            (latency,) = self._exactly(arguments, 1, "disk p slow 50ms..500ms")
+            return OnDisk(what, processor, latency_us=parse_range(latency))
+        self._exactly(arguments, 0, f"disk p {what}")
+        return OnDisk(what, processor)
+
+    def _crash_within(self, verb: str, rest: str) -> CrashWithin:
+        name, pair = self._exactly(rest.split(), 2, "crash-within p after=3")
+        _, after = split_pair(pair, ("after",))
+        return CrashWithin(self._processor(name), parse_number(after, whole=True))
+
+    def _segments(self, verb: str, rest: str) -> LimitSegments:
+        name, size = self._exactly(rest.split(), 2, "segments p 600")
+        least = RingConfig.__dataclass_fields__["segment_bytes"].metadata["least"]
+        return LimitSegments(self._processor(name), parse_number(size, least, whole=True))
+
+    def _keys(self, verb: str, rest: str) -> SetKeys:
+        name, *ids = rest.split() or [""]
+        if not self.sealed:
+            raise BadValue("no seal here: give the line `sealed` before the first `at`")
+        keys = tuple(parse_number(word, 1, whole=True) for word in ids)
+        if not 1 <= len(keys) <= KEYS_MAX or len(set(keys)) < len(keys) or max(keys) > KEY_ID_MAX:
+            raise BadValue(f"give 1 to {KEYS_MAX} different keys: `keys p 2 1`")
+        return SetKeys(self._processor(name), keys)
 
     def _when(self, verb: str, rest: str) -> When:
         found = WHEN.fullmatch(rest)
@@ -378,6 +468,11 @@ class _Parser:
             raise BadValue("write `expect checkers hold`")
         return ExpectCheckers()
 
+    def _expect_rollbacks(self, rest: str) -> ExpectRollbacks:
+        if rest != "noticed":
+            raise BadValue("write `expect rollbacks noticed`")
+        return ExpectRollbacks()
+
     def _expect_settled(self, rest: str) -> ExpectSettled:
         return ExpectSettled(parse_time(rest))
 
@@ -427,7 +522,9 @@ _HEADERS: dict[str, Callable[[_Parser, str], None]] = {
     "set": _Parser._set,
     "absent": _Parser._absent,
     "drift": _Parser._drift,
+    "discard-limit": _Parser._discard_limit,
     "groups": _Parser._groups_config,
+    "sealed": _Parser._sealed,
     "end": _Parser._end,
     **dict.fromkeys(TUNABLES, lambda parser, rest: None),
 }
@@ -439,6 +536,10 @@ _AMBUSHES: dict[str, Callable[[_Parser, str, str], Ambush]] = {
     "heal": _Parser._heal,
     "slow": _Parser._slow,
     "drop-next": _Parser._drop_next,
+    **dict.fromkeys(STRAY_VERBS, _Parser._stray),
+    "disk": _Parser._on_disk,
+    "crash-within": _Parser._crash_within,
+    "when": _Parser._when,
     "process": _Parser._on_process,
     "join": _Parser._join,
     "quit": _Parser._quit,
@@ -451,7 +552,8 @@ _ACTIONS: dict[str, Callable[[_Parser, str, str], Action]] = {
     "condition": _Parser._condition,
     "send": _Parser._send,
     "load": _Parser._load,
-    "when": _Parser._when,
+    "segments": _Parser._segments,
+    "keys": _Parser._keys,
     "expect": _Parser._expect,
 }
 
@@ -460,6 +562,7 @@ _EXPECTATIONS: dict[str, Callable[[_Parser, str], Action]] = {
     "configurations": _Parser._expect_configurations,
     "delivered": _Parser._expect_delivered,
     "checkers": _Parser._expect_checkers,
+    "rollbacks": _Parser._expect_rollbacks,
     "settled": _Parser._expect_settled,
 }
 

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import cast
 
-from totempole.checkers import Liveness, Report, check
+from totempole.checkers import Report, check
 from totempole.checkers.terms import Terms
+from totempole.checkers.verdict import Outcome as Judgement
 from totempole.errors import ConfigurationError, ScenarioError
+from totempole.sim.calm import calm_stretches
 from totempole.sim.contract import EndpointFactory
+from totempole.sim.discard import DiscardLimit
+from totempole.sim.disk import WIPED, Damage
+from totempole.sim.doubles import check_doubles, rows_of_others
 from totempole.sim.grouped import Grouped
 from totempole.sim.load import FOREVER_US, Arrivals, Burst, Load, PacketDriver, Saturation
-from totempole.sim.packet_filter import DropRule
+from totempole.sim.packet_filter import DropRule, StrayRule
 from totempole.sim.processes import Programs
 from totempole.sim.programs_check import check_programs
 from totempole.sim.replay import default_endpoint
+from totempole.sim.rollback import check_rollbacks
 from totempole.sim.script import (
     Action,
     DropNext,
@@ -22,6 +29,7 @@ from totempole.sim.script import (
     ExpectConfigurations,
     ExpectDelivered,
     ExpectMembers,
+    ExpectRollbacks,
     ExpectSettled,
     Fault,
     Heal,
@@ -41,8 +49,11 @@ from totempole.sim.script import (
     When,
     configuration_text,
 )
+from totempole.sim.script_faults import CrashWithin, LimitSegments, OnDisk, SetKeys, Stray
 from totempole.sim.script_parser import ring_config
+from totempole.sim.sealed import Sealable, Sealed
 from totempole.sim.settings_text import time_text
+from totempole.sim.settling import all_together, check_lasting, terms_after
 from totempole.sim.world import Ambush, World
 from totempole.trace.schema import Row
 from totempole.types import ConfigurationKind
@@ -58,6 +69,7 @@ class Outcome:
     world: World
     programs: Programs | None = None
     """Where there are process groups."""
+    limit: DiscardLimit | None = None
     failures: list[str] = field(default_factory=list)
     reports: list[Report] = field(default_factory=list)
     """What the checkers said, each time they were asked."""
@@ -65,6 +77,11 @@ class Outcome:
     @property
     def rows(self) -> list[Row]:
         return self.world.rows
+
+    @property
+    def judged_rows(self) -> list[Row]:
+        """What the checkers read: all, but for numbers that two nodes have used."""
+        return rows_of_others(self.world)
 
 
 def build(
@@ -79,6 +96,9 @@ def build(
         config = {me: ring_config(scenario.settings, me) for me in scenario.names}
     except ConfigurationError as problem:
         raise ScenarioError(f"{scenario.name}: {problem}") from problem
+    seal = _seal(endpoint) if scenario.sealed else None
+    if seal is not None:
+        endpoint = replace(endpoint, ring=seal) if isinstance(endpoint, Grouped) else seal
     if scenario.groups is not None:
         endpoint = _with_groups(scenario, endpoint)
     return World(
@@ -96,7 +116,14 @@ def build(
         names=scenario.names,
         record_inputs=record_inputs,
         endpoint=endpoint,
+        seal=seal,
     )
+
+
+def _seal(endpoint: EndpointFactory | None) -> Sealed:
+    """The ring below, under a seal."""
+    ring = endpoint.ring if isinstance(endpoint, Grouped) else endpoint
+    return Sealed(cast(Sealable, ring or default_endpoint()))
 
 
 def _with_groups(scenario: Scenario, endpoint: EndpointFactory | None) -> EndpointFactory:
@@ -117,6 +144,8 @@ def run(
     """Play to the end, whatever fails on the way; every expectation is judged at its time."""
     world = build(scenario, level=level, record_inputs=record_inputs, endpoint=endpoint)
     outcome = Outcome(scenario, world, Programs(world) if scenario.groups is not None else None)
+    if scenario.discard_limit:
+        outcome.limit = DiscardLimit(world, scenario.discard_limit)
     world.start([me for me in scenario.names if me not in scenario.absent])
     for step in scenario.steps:
         world.run_until(step.at_us)
@@ -136,15 +165,15 @@ def _play(outcome: Outcome, step: Step) -> None:
         perform(outcome.world, action, outcome.programs)
 
 
-def perform(world: World, action: Action, programs: Programs | None = None) -> None:
-    """Do one thing now; expectations are not things to do."""
+def perform(world: World, action: Action, programs: Programs | None = None, again: bool = False) -> None:
+    """Do one thing now; expectations are not things to do. `again`: an ambush has led to it."""
     match action:
         case OnProcessor(verb, processor):
             getattr(world, verb)(processor)
         case OnLink(verb, source, target):
             getattr(world, verb)(source, target)
-        case Partition(components):
-            world.partition(components)
+        case Partition(components, sharp):
+            world.partition(components, sharp=sharp)
         case Heal():
             world.heal()
         case Slow(processor, factor):
@@ -153,8 +182,18 @@ def perform(world: World, action: Action, programs: Programs | None = None) -> N
             world.set_condition(condition, source, target)
         case DropNext(kind, source_or_none, to, count):
             world.drop_next(DropRule(kind, source_or_none, to, count))
+        case Stray(verb, kind, source_or_none, to, count, after_us):
+            world.lead_astray(StrayRule(verb, kind, source_or_none, to, count, after_us))
+        case OnDisk():
+            _on_disk(world, action)
+        case CrashWithin(processor, after):
+            world.crash_within(processor, after)
+        case LimitSegments(processor, segment_bytes):
+            world.limit_segments(processor, segment_bytes)
+        case SetKeys(processor, keys):
+            world.set_keys(processor, keys)
         case When(says, ambush, by, after):
-            world.ambush(Ambush(says, lambda: perform(world, ambush, programs), by, after))
+            world.ambush(Ambush(says, lambda: perform(world, ambush, programs, True), by, after), again)
         case Send(processor, count, size, service):
             Burst(world, processor, count, size=size, service=service).start()
         case Traffic():
@@ -162,6 +201,21 @@ def perform(world: World, action: Action, programs: Programs | None = None) -> N
         case OnProcess() | JoinGroup() | QuitGroup() | Multicast():
             assert programs is not None, "a scenario without groups has no processes"
             programs.perform(action)
+
+
+def _on_disk(world: World, action: OnDisk) -> None:
+    me = action.processor
+    match action.verb:
+        case "wipe":
+            world.damage_disk(me, WIPED)
+        case "lose" | "rollback":
+            world.damage_disk(me, Damage(action.lost, action.records))
+        case "slow":
+            world.slow_disk(me, action.latency_us)
+        case "stick":
+            world.stick_disk(me)
+        case "mend":
+            world.mend_disk(me)
 
 
 def _load(world: World, traffic: Traffic) -> Load:
@@ -186,9 +240,15 @@ def judge(outcome: Outcome, expectation: Expectation) -> str:
             delivered = outcome.world.hosts[processor].delivered
             return "" if delivered == count else f"it has delivered {delivered}"
         case ExpectCheckers():
-            return _judge_report(outcome, check(outcome.rows), settled=False)
+            return _judge_report(outcome, check(outcome.judged_rows), settled=False)
+        case ExpectRollbacks():
+            verdict = check_rollbacks(outcome.rows, outcome.world.rollbacks)
+            outcome.reports.append(Report((verdict,)))
+            return str(verdict) if verdict.outcome is Judgement.VIOLATED else ""
         case ExpectSettled(within_us):
-            return _judge_report(outcome, _check_settled(outcome, within_us), settled=True)
+            outcome.world.settle_doubles()
+            settled = all_together(outcome.world)
+            return _judge_report(outcome, _check_settled(outcome, within_us), settled)
 
 
 def last_fault_us(scenario: Scenario) -> int:
@@ -201,16 +261,30 @@ def terms_of(outcome: Outcome) -> Terms:
     last = outcome.scenario.steps[-1].action if outcome.scenario.steps else None
     if not isinstance(last, ExpectSettled):
         return Terms()
-    return Terms(complete=True, expectation=_expectation(outcome, last.within_us))
+    return _terms(outcome, last.within_us)
+
+
+def _terms(outcome: Outcome, within_us: int) -> Terms:
+    terms = terms_after(outcome.world, _calm_since_us(outcome), within_us)
+    if not all_together(outcome.world):
+        return terms
+    return replace(terms, calm=calm_stretches(outcome.scenario, within_us))
 
 
 def _check_settled(outcome: Outcome, within_us: int) -> Report:
-    return check(outcome.rows, complete=True, expectation=_expectation(outcome, within_us))
+    terms = _terms(outcome, within_us)
+    rows = outcome.judged_rows
+    report = check(rows, complete=terms.complete, expectation=terms.expectation, calm=terms.calm)
+    lasting = check_lasting(outcome.world, _calm_since_us(outcome), within_us)
+    if outcome.world.doubles:
+        lasting = (*lasting, check_doubles(outcome.world, all_together(outcome.world)))
+    return Report((*report.verdicts, *lasting))
 
 
-def _expectation(outcome: Outcome, within_us: int) -> Liveness:
-    up = tuple(me for me, host in sorted(outcome.world.hosts.items()) if host.alive)
-    return Liveness(last_fault_us(outcome.scenario), (up,), within_us)
+def _calm_since_us(outcome: Outcome) -> int:
+    """When the last fault happened, or a processor was last halted by the discard limit."""
+    last_us = last_fault_us(outcome.scenario)
+    return last_us if outcome.limit is None else max(last_us, outcome.limit.last_halt_us)
 
 
 def _judge_report(outcome: Outcome, report: Report, settled: bool) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import fields
+from decimal import Decimal
 from typing import Any, TypeVar
 
 from totempole.errors import ConfigurationError
@@ -25,7 +26,7 @@ def parse_time(text: str) -> int:
     match = _TIME.match(text)
     if not match:
         raise BadValue(f"{text!r} is not a time: give a number with a unit, us, ms or s, like 1.5s")
-    value = float(match[1]) * UNITS_US[match[2]]
+    value = Decimal(match[1]) * UNITS_US[match[2]]
     if value != round(value):
         raise BadValue(f"{text!r} is finer than a microsecond: give whole microseconds")
     return round(value)
@@ -86,8 +87,7 @@ def _parse_value(text: str, kind: str) -> Any:
     if kind == "bool":
         return _parse_flag(text)
     if kind == "Range":
-        low, separator, high = text.partition("..")
-        return _parse_span(low), _parse_span(high if separator else low)
+        return parse_range(text)
     if text == "same" and kind.endswith("None"):
         return None
     if kind == "int":
@@ -99,6 +99,12 @@ def _parse_flag(text: str) -> bool:
     if text not in ("yes", "no"):
         raise BadValue(f"{text!r} is neither yes nor no")
     return text == "yes"
+
+
+def parse_range(text: str) -> tuple[int, int]:
+    """`1ms..20ms`, or one time."""
+    low, separator, high = text.partition("..")
+    return _parse_span(low), _parse_span(high if separator else low)
 
 
 def _parse_span(text: str) -> int:

@@ -8,14 +8,16 @@ from dataclasses import dataclass
 from random import Random
 
 from totempole.sim.clock import Scheduler
-from totempole.sim.conditions import Buffers, Condition, Costs, DiskSpeed, Lan
-from totempole.sim.contract import EndpointFactory
-from totempole.sim.disk import Disk, Fate
+from totempole.sim.conditions import Buffers, Condition, Costs, DiskSpeed, Lan, Range
+from totempole.sim.contract import EndpointFactory, RemembersLives, SansIo
+from totempole.sim.disk import WIPED, Damage, Disk, Fate
 from totempole.sim.drift import LocalClock
 from totempole.sim.host import Host, Surroundings
 from totempole.sim.medium import Medium
-from totempole.sim.packet_filter import DropRule
+from totempole.sim.packet_filter import STRAY_FATES, DropRule, StrayRule
 from totempole.sim.replay import default_endpoint
+from totempole.sim.rollback import Rollback
+from totempole.sim.sealed import Sealed, keyring
 from totempole.srp.config import RingConfig
 from totempole.trace.recorder import Recorder
 from totempole.trace.schema import LEVELS, Row
@@ -61,6 +63,7 @@ class World:
         names: Mapping[ProcessorId, str] | None = None,
         record_inputs: bool = False,
         endpoint: EndpointFactory | None = None,
+        seal: Sealed | None = None,
     ) -> None:
         ids = range(1, processors + 1) if isinstance(processors, int) else sorted(processors)
         self.seed = seed
@@ -69,6 +72,8 @@ class World:
         self.faults: Counter[str] = Counter()
         self.scheduler = Scheduler()
         self.names = dict(names or {})
+        self._seal = seal
+        """The ring that `endpoint` is made of, where it has keys to change."""
         self._level = level
         self._ambushes: list[Ambush] = []
         self._recorder = Recorder(self.run, 0, level, self._keep)
@@ -87,6 +92,12 @@ class World:
         )
         clocks = self.random("clocks")
         self.hosts: dict[ProcessorId, Host] = {}
+        self.doubles: dict[ProcessorId, Host] = {}
+        """The other hosts of numbers that two have used."""
+        self._last_address = 0
+        self._rolled_back: set[ProcessorId] = set()
+        """Whose start has just found an old copy of the disk."""
+        self._rollbacks: list[tuple[Row, Host, int, dict[ProcessorId, int]]] = []
         for me in ids:
             clock = LocalClock(
                 clocks.randint(0, clock_offset_us_max), clocks.randint(-drift_ppm_max, drift_ppm_max)
@@ -96,8 +107,10 @@ class World:
     def _add(self, me: ProcessorId, config: RingConfig, speed: DiskSpeed, clock: LocalClock) -> None:
         recorder = Recorder(self.run, me, self._level, self._keep)
         disk = Disk(self.scheduler, self.random(f"disk {me}"), speed)
-        self.hosts[me] = Host(me, config, self.around, recorder, disk, clock)
-        self.medium.attach(me, self.hosts[me])
+        disk.report = lambda damage: self._on_damage(me, damage)
+        self.hosts[me] = host = Host(me, config, self.around, recorder, disk, clock)
+        host.report_cut = lambda after: self._fault("crash-within", f"{self._name(me)} after={after}", me)
+        self.medium.attach(me, host)
 
     def random(self, purpose: str) -> Random:
         """A generator of its own for each purpose, so that one does not disturb another."""
@@ -141,6 +154,8 @@ class World:
     def _start(self, me: ProcessorId) -> None:
         if not self.hosts[me].alive:
             self.hosts[me].start()
+            if me in self._rolled_back:
+                self._note_rollback(me)
 
     def crash(self, me: ProcessorId, fate: Fate | None = None) -> None:
         if self.hosts[me].alive:
@@ -150,7 +165,7 @@ class World:
     def restart(self, me: ProcessorId) -> None:
         if not self.hosts[me].alive:
             self._fault("restart", self._name(me), me)
-            self.hosts[me].start()
+            self._start(me)
 
     def pause(self, me: ProcessorId) -> None:
         self._fault("pause", self._name(me), me)
@@ -173,23 +188,155 @@ class World:
         self._fault("leave", self._name(me), me)
         self.hosts[me].leave()
 
+    def retire(self, me: ProcessorId) -> None:
+        """A graceful leave as the runtime does it: programs' messages go first."""
+        if self.hosts[me].alive:
+            self._fault("retire", self._name(me), me)
+            self.hosts[me].retire()
+
+    def crash_within(self, me: ProcessorId, after: int) -> None:
+        """The fault is noted when it strikes."""
+        self.hosts[me].crash_within(after)
+
+    def limit_segments(self, me: ProcessorId, segment_bytes: int) -> None:
+        self._fault("segments", f"{self._name(me)} {segment_bytes}", me)
+        self.hosts[me].adjust("limit_segments", segment_bytes)
+
+    def set_keys(self, me: ProcessorId, keys: tuple[int, ...]) -> None:
+        assert self._seal is not None, "a world without a seal has no keys"
+        self._fault("keys", f"{self._name(me)} {' '.join(map(str, keys))}", me)
+        self._seal.keys[me] = keys
+        for host in filter(None, (self.hosts[me], self.doubles.get(me))):
+            host.adjust("rekey", keyring(keys))
+
+    # Addresses and numbers
+
+    def move(self, me: ProcessorId) -> None:
+        """It has another address from now on; whether it is up or not."""
+        self._fault("move", self._name(me), me)
+        host = self.hosts[me]
+        old, host.address = host.address, self._new_address()
+        self.medium.move(old, host.address)
+
+    def _new_address(self) -> int:
+        """Below all that processors have as their numbers."""
+        self._last_address -= 1
+        return self._last_address
+
+    def double(self, me: ProcessorId) -> None:
+        """Another node is started with this number, on a new disk, at another address."""
+        double = self.doubles.get(me) or self._add_double(me)
+        if not double.alive:
+            self._fault("double", self._name(me), me)
+            double.disk.damage(WIPED)
+            double.start(listen_us=double.config.null_us * 6 // 5)
+
+    def single(self, me: ProcessorId) -> None:
+        """The double is switched off, if it is still up."""
+        double = self.doubles.get(me)
+        if double is not None and double.alive:
+            self._fault("single", self._name(me), me)
+            double.crash()
+
+    def _add_double(self, me: ProcessorId) -> Host:
+        first = self.hosts[me]
+        steps = first.recorder
+
+        def keep(row: Row) -> None:
+            # A step is the number's own, whoever of the two makes it.
+            steps.step += 1
+            self._keep(row._replace(step=steps.step))
+
+        random = self.random(f"double {me}")
+        disk = Disk(self.scheduler, random, first.disk.speed)
+        recorder = Recorder(self.run, me, self._level, keep)
+        double = Host(me, first.config, self.around, recorder, disk, first.clock)
+        double.address = self._new_address()
+        double.gave_way = first.gave_way = self.settle_doubles
+        self.doubles[me] = double
+        self.medium.attach(me, double, double.address)
+        return double
+
+    def settle_doubles(self) -> None:
+        """Where only the double of a processor is left, it is the processor from now on."""
+        for me, double in self.doubles.items():
+            if double.alive and not self.hosts[me].alive:
+                self.hosts[me], self.doubles[me] = double, self.hosts[me]
+
+    # Disks
+
+    def damage_disk(self, me: ProcessorId, damage: Damage) -> None:
+        """The fault is noted when a start finds it."""
+        self.hosts[me].disk.damage(damage)
+
+    def slow_disk(self, me: ProcessorId, latency_us: Range) -> None:
+        self._on_disk(me, "slow")
+        self.hosts[me].disk.slow(latency_us)
+
+    def stick_disk(self, me: ProcessorId) -> None:
+        self._on_disk(me, "stick")
+        self.hosts[me].disk.stick()
+
+    def mend_disk(self, me: ProcessorId) -> None:
+        self._on_disk(me, "mend")
+        self.hosts[me].disk.mend()
+
+    def _on_damage(self, me: ProcessorId, damage: Damage) -> None:
+        self._on_disk(me, *_damage_text(damage))
+        if damage.records:
+            self._rolled_back.add(me)
+
+    def _note_rollback(self, me: ProcessorId) -> None:
+        """Who remembers better now is known from the protocol objects alone."""
+        self._rolled_back.discard(me)
+        host = self.hosts[me]
+        start = next(row for row in reversed(self.rows) if row.node == me and row.kind == "restart")
+        witnesses = {
+            other: there.recorder.incarnation
+            for other, there in sorted(self.hosts.items())
+            if other != me and _remembered(there.endpoint, me) > start.incarnation
+        }
+        self._rollbacks.append((start, host, host.life, witnesses))
+
+    @property
+    def rollbacks(self) -> list[Rollback]:
+        """Starts from old copies of disks, as they look now."""
+        return [
+            Rollback(start, witnesses, host.alive and host.life == life)
+            for start, host, life, witnesses in self._rollbacks
+        ]
+
+    def _on_disk(self, me: ProcessorId, *words: str) -> None:
+        self._fault("disk", " ".join((self._name(me), *words)), me)
+        self.faults[f"disk {words[0]}"] += 1
+
     # The network
 
-    def partition(self, components: Components, network: int | None = None) -> None:
-        """Part these components; processors not named form one more component together."""
+    def partition(self, components: Components, network: int | None = None, sharp: bool = False) -> None:
+        """Part these components; processors not named form one more component together. A sharp partition
+        loses what is under way too."""
         parts = [sorted(members) for members in components]
-        self._fault("partition", " ".join(f"({self._list(members)})" for members in parts))
-        self.medium.partition(parts, network)
+        shown = [*(f"({self._list(members)})" for members in parts), *(["sharp"] if sharp else [])]
+        self._fault("partition", " ".join(shown))
+        self.medium.partition(parts, network, sharp)
 
     def heal(self, network: int | None = None) -> None:
-        """End all partitions and cuts; what was still to be dropped and every ambush is called off."""
+        """End all partitions and cuts; what was still to be dropped or to go astray, every ambush and every
+        crash between effects is called off."""
         self._fault("heal")
         self._ambushes.clear()
+        for host in self.hosts.values():
+            host.crash_within(None)
         self.medium.heal(network)
 
     def cut(self, source: ProcessorId, target: ProcessorId, network: int | None = None) -> None:
         self._fault("cut", self._list((source, target)))
         self.medium.cut(source, target, network)
+
+    def sever(self, source: ProcessorId, target: ProcessorId, network: int | None = None) -> None:
+        """A cut that `heal` does not end."""
+        self._fault("sever", self._list((source, target)))
+        self.medium.sever(source, target, network)
 
     def mend(self, source: ProcessorId, target: ProcessorId, network: int | None = None) -> None:
         self._fault("mend", self._list((source, target)))
@@ -213,10 +360,16 @@ class World:
         self._fault("drop-next", f"{rule.kind} from {source}{to} count={rule.count}")
         self.medium.drop_next(rule)
 
+    def lead_astray(self, rule: StrayRule) -> None:
+        """The fault is noted when such a packet has come."""
+        self.medium.lead_astray(rule)
+
     # Ambushes
 
-    def ambush(self, ambush: Ambush) -> None:
+    def ambush(self, ambush: Ambush, again: bool = False) -> None:
+        """`again`: another ambush has led to it."""
         self._fault("ambush", f"at {ambush.says!r}")
+        self.faults["ambush after an ambush"] += again
         self._ambushes.append(ambush)
 
     def _keep(self, row: Row) -> None:
@@ -227,9 +380,10 @@ class World:
                 # Not now: the processor is in the middle of an input.
                 self.scheduler.at(self.now_us, ambush.strike)
 
-    def _report(self, source: ProcessorId, rule: DropRule) -> None:
+    def _report(self, source: ProcessorId, rule: DropRule | StrayRule) -> None:
         to = "" if rule.to is None else f" to {self._name(rule.to)}"
-        detail = f"dropped {rule.kind} from {self._name(source)}{to}"
+        fate = "dropped" if isinstance(rule, DropRule) else STRAY_FATES[rule.fate]
+        detail = f"{fate} {rule.kind} from {self._name(source)}{to}"
         self._recorder.record(self.now_us, "fault", detail=detail)
 
     def _fault(self, name: str, detail: str = "", node: ProcessorId = 0) -> None:
@@ -244,10 +398,22 @@ class World:
         return " ".join(self._name(member) for member in members)
 
 
+def _remembered(endpoint: SansIo | None, processor: ProcessorId) -> int:
+    """The latest life of the processor that a protocol object remembers."""
+    ring = getattr(endpoint, "order", endpoint)
+    return ring.life_of(processor) if isinstance(ring, RemembersLives) else 0
+
+
 def _config_of(config: RingConfig | Mapping[ProcessorId, RingConfig] | None, me: ProcessorId) -> RingConfig:
     if config is None:
         return RingConfig()
     return config if isinstance(config, RingConfig) else config[me]
+
+
+def _damage_text(damage: Damage) -> tuple[str, ...]:
+    if damage == WIPED:
+        return ("wipe",)
+    return ("rollback", str(damage.records)) if damage.records else ("lose", *damage.lost)
 
 
 def _changed(condition: Condition) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from totempole.spark.group_places import start_of
+from totempole.spark.group_places import end_of_packet, start_of
 
 _SENT = (
     *("node", "step", "message", "at_us", "process", "birth", "group", "service", "count", "bytes"),
@@ -13,15 +13,22 @@ _SENT = (
 )
 
 
-def sends_of(events: DataFrame, processes: DataFrame, configurations: DataFrame) -> DataFrame:
+def sends_of(
+    events: DataFrame, packets: DataFrame, processes: DataFrame, configurations: DataFrame
+) -> DataFrame:
     """run, message, sent (struct: the row's columns, birth and digest), again: the message was sent before;
     floor: how far in the order the processor had come, so that the message's own place is later; or null.
 
+    `packets`: run, node, step, ring and seq of each packet that a processor delivered, in runs with groups.
     Where the life was never in a configuration nothing can have left the processor: that is not sent at all.
     """
-    told = F.when(F.col("kind").isin("group_view", "group_deliver"), F.col("place"))
+    told = F.when(F.col("kind").isin("group_view", "group_deliver", "packet"), F.col("place"))
     reached = F.max(told).over(Window.partitionBy("run", "node").orderBy("step"))
-    rows = events.withColumn("reached", reached).where("kind = 'group_send'")
+    marks = packets.select(
+        "run", "node", "step", end_of_packet().alias("place"), F.lit("packet").alias("kind")
+    )
+    both = events.unionByName(marks, allowMissingColumns=True)
+    rows = both.withColumn("reached", reached).where("kind = 'group_send'")
     somewhere = processes.where(F.col("final").isNotNull()).select("run", "birth")
     sent = rows.join(somewhere, ["run", "birth"], "left_semi").join(
         configurations, ["run", "configuration"], "left"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from totempole.checkers.group_history import INDEX_MAX
 from totempole.spark.silver import ring_id
 
 
@@ -40,6 +41,11 @@ def place_of_row() -> Column:
 def start_of(configuration: Column) -> Column:
     """Before all places of that ring."""
     return _place(ring_id(configuration), F.lit(0).cast("bigint"), _no_ring(), F.lit(-1).cast("bigint"))
+
+
+def end_of_packet() -> Column:
+    """Behind all places within the packet of a row."""
+    return _place(ring_id("ring"), F.col("seq"), _no_ring(), F.lit(INDEX_MAX).cast("bigint"))
 
 
 def _place(ring: Column, seq: Column, conf: Column, index: Column) -> Column:
@@ -80,3 +86,10 @@ def processor_of(name: str | Column) -> Column:
 
 def incarnation_of(name: str | Column) -> Column:
     return F.substring_index(F.substring_index(name, ".", 2), ".", -1).try_cast("bigint")
+
+
+def order_of(name: str | Column) -> Column:
+    """Names sort as processes do, by number."""
+    number = F.substring_index(name, ".", -1).try_cast("bigint")
+    parts = (processor_of(name), incarnation_of(name), number)
+    return F.struct(*(part.alias(key) for key, part in zip(("node", "life", "number"), parts, strict=True)))

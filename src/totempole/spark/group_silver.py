@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from totempole.spark.group_messages import messages_of, sends_of
 from totempole.spark.group_places import names_in, place_of_row
 from totempole.spark.group_standing import with_memberships
-from totempole.spark.silver import Silver
+from totempole.spark.silver import Silver, ring_id
 
 _KINDS = (
     *("process", "group_join", "group_leave", "group_send", "group_deliver", "group_view", "group_safe"),
@@ -32,6 +32,10 @@ _MEMBERSHIP = ("run", "birth", "group", "membership")
 _VIEW = (
     *("row", "place", "configuration", "configuration_kind", "regular", "changed", "members", "together"),
     "membership",
+)
+
+COMPANIES = (
+    "array<struct<step:bigint,life:bigint,id:struct<seq:bigint,representative:bigint>,members:array<bigint>>>"
 )
 
 
@@ -108,6 +112,15 @@ class GroupSilver:
         change = F.struct("node", "step", "message", "members", "configuration_kind")
         first = F.min_by(change, F.struct("node", "step"))
         return changes.groupBy("run", "configuration").agg(first.alias("change"))
+
+    @cached_property
+    def companies(self) -> DataFrame:
+        """run, node, companies (COMPANIES): its transitional configurations, in order,
+        each with who came along. A node has few of them, so they are one list."""
+        changes = self.silver.skeleton.where("kind = 'configuration' and configuration_kind != 'regular'")
+        change = F.struct("step", "life", ring_id("configuration").alias("id"), "members")
+        each = changes.groupBy("run", "node").agg(F.array_sort(F.collect_list(change)).alias("companies"))
+        return each.withColumn("companies", F.col("companies").cast(COMPANIES))
 
     @cached_property
     def _standing(self) -> DataFrame:
@@ -200,7 +213,9 @@ class GroupSilver:
     @cached_property
     def sends(self) -> DataFrame:
         """See `sends_of`."""
-        return sends_of(self.events, self.processes, self.configurations)
+        delivered = self.silver.bronze.where("kind = 'deliver'").select("run", "node", "step", "ring", "seq")
+        packets = delivered.join(self.processes.select("run").distinct(), "run", "left_semi")
+        return sends_of(self.events, packets, self.processes, self.configurations)
 
     @cached_property
     def messages(self) -> DataFrame:

@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from totempole.checkers import Liveness, Verdict, check
-from totempole.checkers.terms import Terms
+from totempole.checkers.terms import Calm, Terms
 from totempole.checkers.terms_file import from_json, to_json
 from totempole.checkers.verdict import Outcome
 from totempole.errors import TraceError
@@ -37,11 +37,12 @@ _FINDING = (
     "nodes:array<bigint>,messages:array<string>,steps:array<struct<node:bigint,step:bigint>>,text:string"
 )
 SCHEMA = (
-    "run string, rows bigint, absent array<bigint>, trouble string, doubts array<struct<property:string,"
+    "run string, rows bigint, grouped boolean, absent array<bigint>, trouble string, "
+    "doubts array<struct<property:string,"
     f"outcome:string,count:bigint,violations:array<struct<{_FINDING}>>,reasons:array<string>>>"
 )
-"""One row for each run. absent: members of its configurations that left no trace; trouble: why it cannot be
-judged; doubts: the verdicts that are not that a property holds."""
+"""One row for each run. grouped: it has process groups; absent: members of its configurations that left no
+trace; trouble: why it cannot be judged; doubts: the verdicts that are not that a property holds."""
 
 
 def judge_files(
@@ -109,7 +110,7 @@ def _judge_group(files: list[str], terms: dict[str, Any]) -> Iterator[dict[str, 
 
 
 def _refused(run: str, why: str) -> dict[str, Any]:
-    return {"run": run, "rows": 0, "absent": [], "trouble": why, "doubts": []}
+    return {"run": run, "rows": 0, "grouped": False, "absent": [], "trouble": why, "doubts": []}
 
 
 def _judge_table(table: Any, terms: Any) -> Any:
@@ -141,7 +142,8 @@ def _terms(row: dict[str, Any]) -> Terms:
     if wanted is not None:
         groups = tuple(tuple(group) for group in wanted["groups"])
         expectation = Liveness(wanted["at_us"], groups, wanted["bound_us"])
-    return Terms(row["complete"], row["same_clock"], expectation)
+    calm = tuple(Calm(each["from_us"], each["settled_us"], each["to_us"]) for each in row["calm"])
+    return Terms(row["complete"], row["same_clock"], expectation, calm)
 
 
 def _judge(rows: list[Row], terms: Terms, files: Sequence[str]) -> dict[str, Any]:
@@ -149,9 +151,22 @@ def _judge(rows: list[Row], terms: Terms, files: Sequence[str]) -> dict[str, Any
     run, trouble = rows[0].run, _twice(rows, files)
     if trouble:
         return _refused(run, trouble)
-    report = check(rows, terms.complete, expectation=terms.expectation, same_clock=terms.same_clock)
+    report = check(
+        rows,
+        terms.complete,
+        expectation=terms.expectation,
+        same_clock=terms.same_clock,
+        calm=terms.calm,
+    )
     doubts = [_data(verdict) for verdict in report.verdicts if verdict.outcome is not Outcome.HOLDS]
-    return {"run": run, "rows": len(rows), "absent": _absent(rows), "trouble": None, "doubts": doubts}
+    return {
+        "run": run,
+        "rows": len(rows),
+        "grouped": any(row.kind == "process" for row in rows),
+        "absent": _absent(rows),
+        "trouble": None,
+        "doubts": doubts,
+    }
 
 
 def _absent(rows: list[Row]) -> list[int]:
@@ -226,6 +241,7 @@ def _arrow_schema() -> Any:
         [
             ("run", pa.string()),
             ("rows", pa.int64()),
+            ("grouped", pa.bool_()),
             ("absent", pa.list_(pa.int64())),
             ("trouble", pa.string()),
             ("doubts", pa.list_(doubt)),

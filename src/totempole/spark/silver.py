@@ -19,9 +19,18 @@ from pyspark.sql import functions as F
 _COLUMNS = (
     *("run", "node", "incarnation", "step", "at_us", "kind", "message", "origin", "service", "ring", "seq"),
     *("timestamp", "configuration", "configuration_kind", "members", "bytes", "detail"),
+    *("count", "digest", "failed"),
 )
-_FEW = ("configuration", "crash", "leave", "restart", "suspect")
+_FEW = (
+    *("configuration", "crash", "leave", "restart", "suspect"),
+    *("state", "join", "blame", "persist", "persisted"),
+)
 _CHANGE = ("node", "step", "message", "at_us", "ring", "seq", "detail", "configuration_kind")
+
+
+KILLED = "killed"
+RECOVERING = "commit>recover"
+LEAVE_TIMEOUT = ">left leave timeout"
 
 
 @dataclass(frozen=True)
@@ -59,7 +68,7 @@ class Silver:
 
     @cached_property
     def skeleton(self) -> DataFrame:
-        """As `events`, but only the rows that begin, change or end something, or suspect someone; and for
+        """As `events`, but only rows of membership and of stable storage; and for
         each incarnation one of kind `first` and one of kind `last`."""
         few = self.bronze.where(F.col("kind").isin(*_FEW)).select(*_COLUMNS)
         key = ("run", "node", "incarnation", "at_us")
@@ -78,17 +87,64 @@ class Silver:
 
     @cached_property
     def lives(self) -> DataFrame:
-        """run, node, life, incarnation, ended, last_step, last_at, stays: how many; current: not ended."""
+        """run, node, life, incarnation, ended, last_step, last_at, stays: how many; current: not ended; end:
+        crash, leave, or null when it was killed; hurried: it left when its time was up."""
+        is_end = F.col("kind").isin("crash", "leave")
+        end = F.when(F.coalesce("detail", F.lit("")) != KILLED, F.col("kind"))
         each = self.skeleton.groupBy("run", "node", "life").agg(
             F.min_by("incarnation", "step").alias("incarnation"),
-            F.bool_or(F.col("kind").isin("crash", "leave")).alias("stopped"),
+            F.max_by(end, F.when(is_end, F.col("step"))).alias("end"),
+            F.bool_or(is_end).alias("stopped"),
+            F.max_by("detail", F.when(F.col("kind") == "state", F.col("step"))).alias("last_state"),
             F.max("step").alias("last_step"),
             F.max_by("at_us", "step").alias("last_at"),
             F.max("stay").alias("stays"),
         )
         latest = F.max("life").over(Window.partitionBy("run", "node"))
         ended = F.col("stopped") | (F.col("life") < latest)
-        return each.withColumn("ended", ended).withColumn("current", ~ended).drop("stopped")
+        hurried = F.coalesce(F.col("last_state").endswith(LEAVE_TIMEOUT), F.lit(False))
+        return (
+            each.withColumn("ended", ended)
+            .withColumn("current", ~ended)
+            .withColumn("hurried", hurried)
+            .drop("last_state", "stopped")
+        )
+
+    @cached_property
+    def states(self) -> DataFrame:
+        """Rows of kind state, and `transition`: old>new."""
+        rows = self.skeleton.where("kind = 'state'")
+        return rows.withColumn("transition", F.substring_index("detail", " ", 1))
+
+    @cached_property
+    def committed(self) -> DataFrame:
+        """run, ring, node, life, step, at_us, members: who first went from Commit to Recover for a ring."""
+        row = F.struct("life", "step", "at_us", "members")
+        first = (
+            self.states.where(F.col("transition") == RECOVERING)
+            .groupBy("run", "ring", "node")
+            .agg(F.min_by(row, "step").alias("row"))
+        )
+        return first.select("run", "ring", "node", "row.*")
+
+    @cached_property
+    def on_rings(self) -> DataFrame:
+        """run, ring, node, life: the life that was on the ring, by its state, or else by a change."""
+        word = self.committed.select("run", "ring", "node", "life", F.lit(0).alias("turn"), "step")
+        changes = self.stays.where("regular").select(
+            "run", F.col("name").alias("ring"), "node", "life", F.lit(1).alias("turn"), "change.step"
+        )
+        both = word.unionByName(changes).groupBy("run", "ring", "node")
+        return both.agg(F.min_by("life", F.struct("turn", "step")).alias("life"))
+
+    @cached_property
+    def receipts(self) -> DataFrame:
+        """run, ring, seq, node, life, receipt (struct: node, step, message, at_us): when the life that was on
+        the ring first had the message there. An originator has it from its origination."""
+        held = self.events.where("kind in ('originate', 'receive')")
+        row = F.struct("node", "step", "message", "at_us")
+        first = held.groupBy("run", "ring", "seq", "node", "life").agg(F.min_by(row, "step").alias("receipt"))
+        return first.join(self.on_rings, ["run", "ring", "node", "life"], "left_semi")
 
     @cached_property
     def stays(self) -> DataFrame:

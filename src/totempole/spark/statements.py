@@ -61,6 +61,8 @@ _FEW = (
     "slots",
     "originations",
     "deliveries",
+    "committed",
+    "on_rings",
 )
 _GROUPS = ("events", "processes", "views", "memberships", "deliveries", "receptions", "sends", "messages")
 """What several statements ask for."""

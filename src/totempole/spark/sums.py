@@ -59,6 +59,8 @@ class Sums:
                 for name in ("node", "step", "at_us", "bytes", "timestamp")
             ),
             F.max(F.when(made, service)).alias("service"),
+            F.max(F.when(made, F.col("digest"))).alias("digest"),
+            *_range("seen_digest", ~made & (F.col("digest") != 0), F.col("digest")),
             *_range("told_origin", told, F.col("origin")),
             *_range("told_service", told, service),
             *_range("told_bytes", told, F.col("bytes")),
@@ -182,18 +184,23 @@ class Sums:
     @cached_property
     def companies(self) -> DataFrame:
         """run, ring; parts: the members of it and of its transitional configurations, a map from numbers;
-        gone: whose life ended on it."""
+        gone: whose life ended on it; failed_nodes: those of them that did not leave of their own will."""
         members = F.aggregate(
             F.transform("members", bit), F.lit(0).cast("bigint"), lambda a, b: a.bitwiseOR(b)
         )
         over = F.expr("regular and ended and later is null")
-        each = self.visits.where("number is not null").groupBy("run", "ring", "number")
-        parts = each.agg(
-            F.bit_or(members).alias("members"), F.bit_or(F.when(over, bit(F.col("node")))).alias("gone")
+        failed = over & (F.coalesce("end", F.lit("")) != "leave")
+        ends = self.silver.lives.select("run", "node", "life", "end")
+        visits = self.visits.where("number is not null").join(ends, ["run", "node", "life"], "left")
+        parts = visits.groupBy("run", "ring", "number").agg(
+            F.bit_or(members).alias("members"),
+            F.bit_or(F.when(over, bit(F.col("node")))).alias("gone"),
+            F.bit_or(F.when(failed, bit(F.col("node")))).alias("failed_nodes"),
         )
         return parts.groupBy("run", "ring").agg(
             F.map_from_entries(F.collect_list(F.struct("number", "members"))).alias("parts"),
             F.bit_or("gone").alias("gone"),
+            F.bit_or("failed_nodes").alias("failed_nodes"),
         )
 
 
@@ -206,7 +213,8 @@ _WRONG = {
     "changed": """
         deliveries > 0 and (
             told_service_min != service or told_service_max != service
-            or told_bytes_min != bytes or told_bytes_max != bytes)""",
+            or told_bytes_min != bytes or told_bytes_max != bytes)
+        or (digest != 0 and (seen_digest_min != digest or seen_digest_max != digest))""",
     "mistimed": "told_timestamp_min != timestamp or told_timestamp_max != timestamp",
 }
 

@@ -49,6 +49,7 @@ def suspects(sums: Sums) -> DataFrame:
         _accused(_messages(sums), *_message_charges()),
         _accused(_visits(sums), *_visit_charges()),
         _absent(sums).select("run", _everything()),
+        _strange_receipts(sums).select("run", _everything()),
         _unsettled(sums).union(_never_came(sums)).select("run", F.lit("liveness").alias("property")),
     )
     return reduce(DataFrame.union, found).distinct()
@@ -84,7 +85,21 @@ def _message_charges() -> tuple[Charge, ...]:
         ("service-kept", "changed"),
         ("timestamps", "untimely or mistimed"),
         ("safe-delivery", _unsafe()),
+        ("transitional-delivery", _skipped()),
     )
+
+
+def _skipped() -> Column:
+    """Some of a transitional configuration had the message, and some who moved on did not deliver it."""
+    none = F.lit(0).cast("bigint")
+    held, told, gone = (F.coalesce(name, none) for name in ("held_nodes", "told_nodes", "gone"))
+
+    def skipped(part: Column) -> Column:
+        members = part["value"]
+        owing = members.bitwiseAND(F.bitwise_not(told)).bitwiseAND(F.bitwise_not(gone))
+        return (part["key"] != F.col("ring")) & (members.bitwiseAND(held) != 0) & (owing != 0)
+
+    return F.coalesce(F.exists(F.map_entries("parts"), skipped), F.lit(False))
 
 
 def _unsafe() -> Column:
@@ -92,7 +107,7 @@ def _unsafe() -> Column:
     members = F.try_element_at("parts", F.col("told_in"))
     had = (members.bitwiseAND(F.col("held_nodes")) == members) & F.col("held")
     missing = members.bitwiseAND(F.bitwise_not("told_nodes"))
-    alive = missing.bitwiseAND(F.bitwise_not(F.coalesce("gone", F.lit(0).cast("bigint")))) != 0
+    alive = missing.bitwiseAND(F.bitwise_not(F.coalesce("failed_nodes", F.lit(0).cast("bigint")))) != 0
     unheard = F.col("same_clock") & ~F.coalesce(had, F.lit(False))
     return F.col("safe") & (members.isNull() | unheard | alive)
 
@@ -180,6 +195,16 @@ def _absent(sums: Sums) -> DataFrame:
     """Runs in which a member of a configuration left no trace."""
     members = sums.silver.stays.select("run", F.explode("members").alias("node")).distinct()
     return members.join(sums.silver.nodes, ["run", "node"], "left_anti").select("run").distinct()
+
+
+def _strange_receipts(sums: Sums) -> DataFrame:
+    """Runs in which a life that was not on a ring received a message of it: it counts for nobody."""
+    rows = (
+        sums.silver.bronze.where("kind = 'receive'").select("run", "node", "incarnation", "ring").distinct()
+    )
+    lives = sums.silver.lives.select("run", "node", "life", "incarnation")
+    there = sums.silver.on_rings.join(lives, ["run", "node", "life"])
+    return rows.join(there, ["run", "node", "incarnation", "ring"], "left_anti").select("run").distinct()
 
 
 def _unsettled(sums: Sums) -> DataFrame:

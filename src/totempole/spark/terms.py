@@ -13,12 +13,16 @@ from totempole.checkers.terms_file import read_terms
 
 SCHEMA = (
     "run string, complete boolean, same_clock boolean, "
-    "expectation struct<at_us:bigint,groups:array<array<bigint>>,bound_us:bigint>"
+    "expectation struct<at_us:bigint,groups:array<array<bigint>>,bound_us:bigint>, "
+    "calm array<struct<from_us:bigint,settled_us:bigint,to_us:bigint>>"
 )
 
 
 def terms_table(spark: SparkSession, known: Mapping[str, Terms]) -> DataFrame:
-    rows = [(run, terms.complete, terms.same_clock, _expectation(terms)) for run, terms in known.items()]
+    rows = [
+        (run, terms.complete, terms.same_clock, _expectation(terms), _calm(terms))
+        for run, terms in known.items()
+    ]
     return spark.createDataFrame(rows, SCHEMA)
 
 
@@ -36,7 +40,12 @@ def terms_of(runs: DataFrame, known: DataFrame, otherwise: Terms) -> DataFrame:
         F.coalesce("complete", F.lit(otherwise.complete)).alias("complete"),
         F.coalesce("same_clock", F.lit(otherwise.same_clock)).alias("same_clock"),
         F.coalesce("expectation", _literal(otherwise)).alias("expectation"),
+        F.coalesce("calm", F.array().cast(known.schema["calm"].dataType)).alias("calm"),
     )
+
+
+def _calm(terms: Terms) -> list[tuple[int, int, int]]:
+    return [(calm.from_us, calm.settled_us, calm.to_us) for calm in terms.calm]
 
 
 def _expectation(terms: Terms) -> tuple[int, list[list[int]], int] | None:

@@ -42,6 +42,8 @@ class Judged:
     """Findings, violations first."""
     absent: list[tuple[str, int]]
     """Runs and nodes: members of configurations that left no trace."""
+    grouped: int = 0
+    """How many runs have process groups."""
     disagreements: list[str] = field(default_factory=list)
     """Where the checkers say otherwise."""
 
@@ -96,6 +98,7 @@ def _from_tables(tables: Tables, runs: Sequence[str] | None) -> Judged:
         outcomes=outcomes(verdicts),
         listed=_first(rows),
         absent=absentees(Silver(events, verdicts)),
+        grouped=events.where("kind = 'process'").select("run").distinct().count(),
     )
 
 
@@ -121,6 +124,7 @@ def _judged(found: Verification, disagreements: Sequence[str] = ()) -> Judged:
         outcomes=outcomes(found.verdicts),
         listed=_first(found.findings),
         absent=found.absent,
+        grouped=found.grouped,
         disagreements=list(disagreements),
     )
 

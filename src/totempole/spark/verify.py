@@ -46,6 +46,8 @@ class Verification:
     """run, property, outcome, count: one row for each run and property."""
     findings: DataFrame
     """Violations, and why something is undecided; of each run and property the first few."""
+    grouped: int
+    """How many runs have process groups: of the others, what is said of groups holds of nothing."""
 
 
 def verify(
@@ -71,13 +73,14 @@ def verify(
         absentees(silver),
         findings.verdicts(silver.terms, NAMES, found),
         findings.listed(found),
+        silver.spans.where("grouped").select("run").distinct().count(),
     )
 
 
 def by_checkers(judged: DataFrame) -> Verification:
     """`judged`: what `oracle` found."""
     judged = settled(judged)
-    runs, rows = judged.agg(F.count("*"), F.sum("rows")).collect()[0]
+    runs, rows, grouped = judged.agg(F.count("*"), F.sum("rows"), F.count_if("grouped")).collect()[0]
     for row in judged.where("trouble is not null").orderBy("run").limit(1).collect():
         raise TraceError(row["trouble"])
     missing = judged.select("run", F.explode("absent").alias("node")).orderBy("run", "node").limit(LISTED_MAX)
@@ -88,6 +91,7 @@ def by_checkers(judged: DataFrame) -> Verification:
         [(row["run"], row["node"]) for row in missing.collect()],
         oracle.verdicts_in(judged, NAMES),
         oracle.findings_in(judged),
+        grouped,
     )
 
 

@@ -61,7 +61,9 @@ class RingConfig:
         2_000_000, "how long one may be behind by an eighth of window_packets before it is expelled"
     )
     readmission_us: int = setting(
-        10_000_000, "how long an expelled laggard is no reason to form a new ring", least=0
+        10_000_000,
+        "how long a laggard, or one that often fails to get on the ring, is no reason to form a new one",
+        least=0,
     )
 
     window_packets: int = setting(100, "packets that all may send in a rotation (WINDOW_SIZE)")

@@ -7,13 +7,14 @@ network is counted, traced and dropped here; it never reaches the ring.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 
-from totempole.effects import Effect, Impostor, PushBack
+from totempole.effects import Effect, FormerLife, Impostor, PushBack
 from totempole.errors import CodecError, ConfigurationError
 from totempole.order import Order
 from totempole.segment import Cutter, NotNeighbours, PacketName, Reassembler
+from totempole.srp import reach
 from totempole.srp.config import RingConfig
 from totempole.srp.machine import Machine
 from totempole.srp.ordering import Ordering
@@ -23,16 +24,25 @@ from totempole.srp.timestamps import TimestampClock
 from totempole.types import PROCESSOR_MAX, ProcessorId, RingKind, Service
 from totempole.wire import Codec
 from totempole.wire.layout import GROUPS_MAX
-from totempole.wire.packets import Join, NullMessage, Packet, RegularMessage
+from totempole.wire.packets import Join, Leave, NullMessage, Packet, RegularMessage, Wake
 from totempole.wire.seal import Keyring, Seal
 
 CODECS_MAX = 16
+
+GIVE_WAY_MAX = 3
+"""How often a first life gives way to its own number. What it heard may have been recordings of a former
+life, which was lost with its storage; they must not keep it from starting for ever. If the number is truly in
+use, its owner then begins a life above this one, which no recording can do."""
 
 
 @lru_cache(CODECS_MAX)
 def _codec(cluster_id: int, ring_kind: RingKind, seal: Seal | None) -> Codec:
     """One for all endpoints without a seal: what one of them has just decoded, the next need not."""
     return Codec(cluster_id, ring_kind, seal)
+
+
+def _no_spread() -> float:
+    return 0.0
 
 
 class Endpoint(Order):
@@ -45,13 +55,18 @@ class Endpoint(Order):
         stable: Mapping[str, int],
         trace_kinds: frozenset[str],
         keyring: Keyring | None = None,
+        draw: Callable[[], float] = _no_spread,
     ) -> None:
-        """`stable` is what stable storage holds: nothing at the very first start. No keyring, no seal."""
+        """`stable` is what stable storage holds: nothing at the very first start. No keyring, no seal.
+
+        `draw` gives random numbers from 0 to 1, which spread the timeouts of different processors.
+        """
         if not 1 <= me <= PROCESSOR_MAX:
             raise ConfigurationError(f"processor = {me}: give a whole number from 1 to {PROCESSOR_MAX}")
         self.me = me
         self.incarnation = stable.get("incarnation", 0) + 1
-        self._first_life = "ring_seq" not in stable
+        self._gives_way = "future_ring_seq" not in stable and stable.get("gave_way", 0) < GIVE_WAY_MAX
+        """Whether this is the first life on this storage, and should not speak while its number is in use."""
         self.dropped: Counter[str] = Counter()
         self.drops = 0
         """All of them."""
@@ -60,14 +75,14 @@ class Endpoint(Order):
         if keyring is not None:
             self._seal = Seal(keyring, config.cluster_id, me, self.incarnation)
         self._codec = _codec(config.cluster_id, config.ring_kind, self._seal)
-        self._reassembler = Reassembler(config.reassembly_bytes_max)
-        cutter = Cutter(config.segment_bytes, me, self.incarnation)
+        self._reassembler = Reassembler(config.reassembly_bytes_max, config.cluster_id)
+        cutter = Cutter(config.segment_bytes, me, self.incarnation, config.cluster_id)
         self._output = Output(self._codec, cutter, trace_kinds)
         clock = TimestampClock(stable.get("timestamp", 0), config.timestamp_interval)
         self._ordering = Ordering(me, self.incarnation, config, clock, self._output, self._reassembler.holes)
         ring_seq = max(stable.get("ring_seq", 0), stable.get("future_ring_seq", 0))
         self.machine = Machine(
-            me, self.incarnation, ring_seq, config, self._ordering, self._output, self._decode_old
+            me, self.incarnation, ring_seq, config, self._ordering, self._output, draw, self._decode_old
         )
 
     @property
@@ -79,6 +94,14 @@ class Endpoint(Order):
     def queued(self) -> int:
         """Submissions that wait for the token."""
         return len(self._ordering.queue)
+
+    @property
+    def unsafe(self) -> int:
+        """Submissions that not every member of the ring is known to have received."""
+        ring = self.machine.installed
+        later = range(ring.safe_up_to + 1, self._ordering.last_originated + 1)
+        own = (seq in ring.messages and ring.messages[seq].message.sender == self.me for seq in later)
+        return self.queued + sum(own)
 
     @property
     def packets_ahead(self) -> int:
@@ -94,6 +117,15 @@ class Endpoint(Order):
         timeouts = self.machine.timeouts
         names = ("token_retransmission_us", "token_loss_us", "join_us", "consensus_us")
         return {name.removesuffix("_us"): getattr(timeouts, name) for name in names}
+
+    @property
+    def gives_way(self) -> bool:
+        """Whether this is a first life that yields to whoever has its number, in whichever life."""
+        return self._gives_way
+
+    def life_of(self, processor: ProcessorId) -> int:
+        """The latest incarnation that it has sent a Join in, as far as this processor remembers; or 0."""
+        return self.machine.outsiders.life_of_joins(processor)
 
     @property
     def state(self) -> State:
@@ -166,9 +198,9 @@ class Endpoint(Order):
         self._output.limit_own_segments(segment_bytes)
         return self._output.take()
 
-    def leave(self, now_us: int) -> list[Effect]:
+    def leave(self, now_us: int, *, more_to_come: bool = False) -> list[Effect]:
         self._output.now_us = now_us
-        self.machine.leave()
+        self.machine.leave(more_to_come)
         return self._output.take()
 
     def _receive_one(self, datagram: bytes) -> None:
@@ -188,21 +220,64 @@ class Endpoint(Order):
             self._reassembler.forget(name)
             self._drop(error)
             return
-        if packet[0] == self.me and self._is_impostors(packet):
-            self._output.add(Impostor(packet.incarnation))
-            self._drop(CodecError("processor number of our own"))
+        if packet[0] == self.me and self._is_from_elsewhere(packet):
             return
-        self.machine.receive(packet, data)
+        if type(packet) is Join and self._is_of_a_former_life(packet):
+            return
+        # Most packets are messages with nothing new but their place: two comparisons are enough for these.
+        if (type(packet) is RegularMessage and self.machine.is_near(packet)) or not self._is_out_of_reach(
+            packet, len(data)
+        ):
+            self.machine.receive(packet, data)
 
-    def _is_impostors(self, packet: Packet) -> bool:
-        """Whether somebody else sends in our name. Of our own packets only messages come back, repeated by
-        others; and what a life before this one sent, repeated by whoever recorded it."""
+    def _is_of_a_former_life(self, join: Join) -> bool:
+        """Refused, and told: a processor that was rolled back would use ring numbers and timestamps again."""
+        latest = self.machine.outsiders.life_of_joins(join.sender)
+        if join.incarnation >= latest:
+            return False
+        self._output.add(FormerLife(join.sender, join.incarnation, latest))
+        if self._output.traces("branch"):
+            self._output.trace(
+                "branch", origin=join.sender, count=join.incarnation, detail="join of a former life"
+            )
+        self._drop(CodecError("join of a former life"))
+        return True
+
+    def _is_out_of_reach(self, packet: Packet, length: int) -> bool:
+        problem = reach.leap(packet, length, self.machine.own_numbers(packet))
+        if problem:
+            self._drop(CodecError(problem))
+        return bool(problem)
+
+    def _is_from_elsewhere(self, packet: Packet) -> bool:
+        """Whether a packet in our own name, which has come from the network, goes no further.
+
+        Messages come back rightly, repeated by others, and a processor alone sends tokens to itself. All else
+        is an echo, which anyone can send who has recorded it, or an impostor's.
+        """
         if type(packet) is RegularMessage:
-            unborn = self._first_life and self.state is State.STARTING
-            return unborn or packet.incarnation > self.incarnation
-        return type(packet) in (Join, NullMessage) and (
-            self._first_life or packet.incarnation >= self.incarnation
-        )
+            unborn = self._gives_way and self.state is State.STARTING
+            impostor = unborn or packet.incarnation > self.incarnation
+            if not impostor:
+                return False
+        elif isinstance(packet, Join | NullMessage | Leave | Wake):
+            impostor = self._is_impostors(packet)
+        else:
+            return False
+        if impostor:
+            self._output.add(Impostor(packet.incarnation))
+        self._drop(CodecError("processor number of our own" if impostor else "echo of our own"))
+        return True
+
+    def _is_impostors(self, packet: Join | NullMessage | Leave | Wake) -> bool:
+        """Whether neither this life nor one before it can have said it.
+
+        Before its first life a processor cannot know: its storage may be new, or lost.
+        """
+        if packet.incarnation != self.incarnation:
+            return self._gives_way or packet.incarnation > self.incarnation
+        said = self._output.said.get(packet.counter, packet)
+        return packet.counter > self.machine.counter or said != packet
 
     def _decode_old(self, data: bytes) -> RegularMessage | None:
         """The packet inside a message that was rebroadcast in recovery."""
@@ -211,7 +286,9 @@ class Endpoint(Order):
         except CodecError as error:
             self._drop(error)
             return None
-        return packet if isinstance(packet, RegularMessage) else None
+        if not isinstance(packet, RegularMessage) or self._is_out_of_reach(packet, len(data)):
+            return None
+        return packet
 
     def _drop(self, error: CodecError) -> None:
         self.dropped[error.reason] += 1

@@ -63,6 +63,10 @@ class Gathering:
         """Whether a ring of all of them and all who are considered already would not be too large."""
         return len(self.proc_set.union(processors)) <= self._members_max
 
+    def has_room_for(self, members: int) -> bool:
+        """Whether as many more would fit."""
+        return len(self.proc_set) + members <= self._members_max
+
     def add(self, processor: ProcessorId) -> bool:
         """Considers another processor; false if it is considered already or the ring would be too large."""
         if processor in self.proc_set or not self.fits((processor,)):

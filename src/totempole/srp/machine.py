@@ -22,6 +22,7 @@ from totempole.srp.membership import Membership
 from totempole.srp.ordering import Ordering
 from totempole.srp.output import Output
 from totempole.srp.passing import RING_SEQ_STEP
+from totempole.srp.reach import CEILING, TIMESTAMP_REACH, Own
 from totempole.srp.recovery import Recovery
 from totempole.srp.ring import Held, Ring
 from totempole.srp.states import EVENT_OF_TIMER, Event, State, Timer
@@ -49,10 +50,11 @@ class Machine(Membership):
         config: RingConfig,
         ordering: Ordering,
         output: Output,
+        draw: Callable[[], float],
         decode: Callable[[bytes], RegularMessage | None],
     ) -> None:
         """`decode` reads the packet inside a message that was rebroadcast in recovery."""
-        super().__init__(me, incarnation, ring_seq, config, ordering, output)
+        super().__init__(me, incarnation, ring_seq, config, ordering, output, draw)
         self._decode = decode
 
     # Inputs
@@ -62,6 +64,8 @@ class Machine(Membership):
         self._ticket = self._persist()
 
     def persisted(self, ticket: int) -> None:
+        if self._output.traces("persisted"):
+            self._output.trace("persisted", count=ticket)
         if ticket == self._clock_ticket:
             self._ordering.clock.written()
         if ticket != self._ticket:
@@ -78,12 +82,35 @@ class Machine(Membership):
     def receive(self, packet: Packet, data: bytes) -> None:
         if isinstance(packet, RegularMessage):
             event = self._event_of_message(packet)
+            if event is Event.FOREIGN_MESSAGE and not self.outsiders.is_fresh_message(packet):
+                self._output.drop("stale message")
+                return
         else:
             event = EVENT_OF_PACKET[type(packet)]
+            if isinstance(packet, NOTICES) and not self.outsiders.is_fresh_notice(packet):
+                self._output.drop("stale notice")
+                return
         if event is Event.FOREIGN_MESSAGE and packet.sender in self.installed.members:
             # A companion's presence, or an echo of a ring that we shared: nobody new.
             return
         TABLE[event][self.state](self, packet, data)
+
+    def is_near(self, message: RegularMessage) -> bool:
+        """Whether its numbers are within reach for certain, and nothing more need be asked (reach.py)."""
+        return (
+            message.src_ring_id[0] <= self.future_ring_seq
+            and message.timestamp < CEILING
+            and message.timestamp - self._ordering.clock.now < TIMESTAMP_REACH
+        )
+
+    def own_numbers(self, packet: Packet) -> Own:
+        """What the packet's numbers are compared with before it is received."""
+        ring = self._token_ring
+        ring_seq, timestamp = max(self.ring_id.seq, self.future_ring_seq), self._ordering.clock.now
+        if type(packet) is RegularToken and packet.ring_id != ring.ring_id:
+            # Dropped later, for being another ring's.
+            return Own(ring_seq, timestamp, packet.token_seq + 1, 0, 0)
+        return Own(ring_seq, timestamp, ring.my_token_seq, ring.my_aru, ring.last_sent_seq)
 
     def _event_of_message(self, message: RegularMessage) -> Event:
         if message.ring_id == self.installed.ring_id:
@@ -100,17 +127,19 @@ class Machine(Membership):
             return
         TIMER_TABLE[EVENT_OF_TIMER[timer]][self.state](self)
 
-    def leave(self) -> None:
-        if self._leaving or self.state is State.LEFT:
+    def leave(self, more_to_come: bool) -> None:
+        if self.state is State.LEFT:
             return
-        self._leaving = True
-        self._output.set_timer(Timer.LEAVE, self._config.leave_us)
+        if not self._leaving:
+            self._leaving = True
+            self._output.set_timer(Timer.LEAVE, self._config.leave_us)
+        self._takes_more = self._takes_more and more_to_come
         if self.state is State.OPERATIONAL:
             self._release_resting_token()
 
     @property
     def accepts_submissions(self) -> bool:
-        return not self._leaving
+        return self._takes_more and self.state is not State.LEFT
 
     # Starting
 
@@ -152,8 +181,8 @@ class Machine(Membership):
             return
         self._on_token(
             RegularToken(
-                sender=self._me,
-                incarnation=self._incarnation,
+                sender=token.sender,
+                incarnation=token.incarnation,
                 ring_id=token.ring_id,
                 token_seq=token.token_seq,
                 seq=0,
@@ -178,7 +207,7 @@ class Machine(Membership):
 
     def _take_in_old_message(self, held: Held) -> None:
         assert self._recovery is not None
-        self._ordering.accept(self.installed, held)
+        self._ordering.take_in(self.installed, held)
         self._recovery.queue.pop(held.message.seq, None)
 
     def _continue_recovery(self, recovery: Recovery) -> None:
@@ -186,7 +215,13 @@ class Machine(Membership):
             # 000 "Failure of Recovery": the promise outlives a recovery that fails.
             self._promise = recovery.deliver_memb
             self._output.branch("promise given")
-        if recovery.complete:
+        if not recovery.complete:
+            return
+        if self.installed.my_aru < recovery.high_ring_delivered:
+            # Somebody said that it had delivered what nobody has.
+            self._output.branch("gap below a delivered message")
+            self._abandon("gap")
+        else:
             self._install_ring(recovery)
 
     def _on_token_loss_in_recover(self) -> None:
@@ -221,6 +256,14 @@ class Machine(Membership):
         self._consensus = None
         self._promise = frozenset()
         self._ordering.last_originated = 0
+        self.outsiders.note_ring(
+            old.ring_id,
+            set(old.members) - set(new.members),
+            new.members,
+            self._gathering.fail_set,
+            output.now_us,
+            self._draw(),
+        )
         self._gathering = Gathering(self._me, new.members, self._config.members_max)
         self._limit_segments(new)
         self._enter(State.OPERATIONAL, "ring installed")
@@ -243,6 +286,8 @@ EVENT_OF_PACKET: dict[type, Event] = {
     Leave: Event.LEAVE,
     Wake: Event.WAKE,
 }
+
+NOTICES = (NullMessage, Leave, Wake)
 
 _M = Machine
 _drop = Machine._drop

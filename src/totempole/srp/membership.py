@@ -14,8 +14,11 @@ Deviations:
 - a processor waits after each Join before it broadcasts the next, an eighth of the join timeout at first and
   twice as long each time; what it learns meanwhile goes out together. The paper broadcasts a Join at every
   change, so that n processors that start together send n * n of them and drown in them;
-- what a processor says that was expelled as a laggard is for some time no reason to form a new ring
-  (docs/decisions/0008-laggards.md);
+- a processor that was expelled as a laggard, or was left out of the ring several times, is for some time no
+  reason to form a new one (outsiders.py, docs/decisions/0008-laggards.md);
+- a Commit token counts only from the predecessor on the ring that it forms;
+- the consensus timeout is a little longer each time, at random (003): processors whose timeouts ran in step
+  would give each other up at the same instant;
 - a Join tells the largest datagram that its sender can take, and a ring's packets are cut for its members;
 - Join timeouts do not occur in Commit (figure 4.9 cancels them; figure 4.10 handles them).
 """
@@ -23,31 +26,35 @@ Deviations:
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Collection
-from typing import Any
+from collections.abc import Callable, Collection
 
-from totempole.effects import Heard, Stopped
+from totempole.effects import Heard, SettingsDiffer, Stopped
 from totempole.srp.config import RingConfig
-from totempole.srp.gathering import Absorbed, Consensus, Gathering
+from totempole.srp.gathering import ATTEMPTS_MAX, Absorbed, Consensus, Gathering
 from totempole.srp.ordering import LAGGARD, Blame, Ordering
 from totempole.srp.output import Output
+from totempole.srp.outsiders import Outsiders, remember
 from totempole.srp.passing import RING_SEQ_STEP, TokenPassing
-from totempole.srp.ring import Ring
+from totempole.srp.ring import Ring, predecessor_of
 from totempole.srp.states import State, Timer
 from totempole.srp.timeouts import NEVER
 from totempole.types import NO_RING, ProcessorId, RingId
-from totempole.wire.packets import CommitEntry, CommitToken, Join, Leave, NullMessage, Packet, RegularMessage
-
-REMEMBERED_MAX = 4_096
-"""Processors outside the ring that one remembers anything about; the oldest are forgotten first."""
+from totempole.wire.packets import (
+    CommitEntry,
+    CommitToken,
+    Join,
+    Leave,
+    NullMessage,
+    Packet,
+    RegularMessage,
+    SharedSettings,
+)
 
 JOINS_PER_TIMEOUT = 8
 """How often a Join may be broadcast in a join timeout, at the beginning of Gather."""
 
-
-def _forget_oldest(memory: dict[ProcessorId, Any]) -> None:
-    if len(memory) > REMEMBERED_MAX:
-        del memory[next(iter(memory))]
+CONSENSUS_SPREAD_PERCENT = 25
+"""How much longer than set a consensus timeout may be."""
 
 
 class Membership(TokenPassing):
@@ -61,8 +68,15 @@ class Membership(TokenPassing):
         config: RingConfig,
         ordering: Ordering,
         output: Output,
+        draw: Callable[[], float],
     ) -> None:
+        """`draw` gives random numbers from 0 to 1."""
         super().__init__(me, incarnation, ring_seq, config, ordering, output)
+        self._draw = draw
+        self.outsiders = Outsiders(config)
+        self._settings = SharedSettings(*(getattr(config, name) for name in SharedSettings._fields))
+        self._settings_told: dict[ProcessorId, SharedSettings] = {}
+        """Of processors whose settings differ, so that each difference is reported once."""
         self._gathering = Gathering(me, (me,), config.members_max)
         self._consensus: Consensus | None = None
         """The consensus that this processor acts on, from reaching it to installing a ring or giving up."""
@@ -71,8 +85,6 @@ class Membership(TokenPassing):
         self._my_entry: CommitEntry | None = None
         """What this processor wrote into the Commit token at its first visit."""
         self._held_commit_token: CommitToken | None = None
-        self._counter = 0
-        self._joins_seen: dict[ProcessorId, tuple[int, int]] = {}
         self._joined_us = -NEVER
         """When this processor last broadcast a Join."""
         self._join_gap_us = 0
@@ -81,13 +93,6 @@ class Membership(TokenPassing):
         """A Join is held back that would say something new."""
         self._segment_bytes: dict[ProcessorId, int] = {}
         """The largest datagram that others can take, as they say."""
-        self._barred_until_us: dict[ProcessorId, int] = {}
-        """Laggards that have been expelled."""
-        self._shunned_by: frozenset[ProcessorId] = frozenset()
-        """Those who have expelled this one."""
-        self._shunned_until_us = 0
-        self._refused: dict[ProcessorId, frozenset[ProcessorId]] = {}
-        """Who did not fit on the ring, and in which company."""
 
     @abstractmethod
     def _shift_to_recover(self, token: CommitToken) -> None:
@@ -100,26 +105,31 @@ class Membership(TokenPassing):
         if isinstance(message, NullMessage):
             # It may have started long ago, and its Joins gone to nobody.
             self._output.add(Heard(message.sender, just_now=False))
+            if self._gathering.has_room_for(message.members):
+                self.outsiders.note_room(message.sender)
         recovering = isinstance(message, RegularMessage) and message.recovered
-        company = self._refused.get(message.sender, ())
-        if (
-            recovering
-            or self._is_barred(message.sender)
-            or self._is_shunned_by(message.sender)
-            or not self._gathering.fits(company)
-            or not self._gathering.add(message.sender)
-        ):
+        if recovering or not self._is_worth_a_ring(message.sender) or not self._gathering.add(message.sender):
             self._output.drop("foreign message")
             return
         if isinstance(message, NullMessage) and self.state is State.OPERATIONAL:
             self._output.branch("idle rings meet")
         self._shift_to_gather("foreign message")
 
+    def _is_worth_a_ring(self, processor: ProcessorId) -> bool:
+        """Whether a new membership for its sake has a chance."""
+        outsiders, now_us = self.outsiders, self._output.now_us
+        if outsiders.fails_often(processor, now_us):
+            self._output.branch("called again later")
+            return False
+        return (
+            not self._is_barred(processor)
+            and not outsiders.is_shunned_by(processor, now_us)
+            and self._gathering.fits(outsiders.refused_company(processor))
+        )
+
     def _refuse(self, processor: ProcessorId, company: frozenset[ProcessorId]) -> None:
-        """The ring is full. Until it is smaller, what that processor says is not worth a new membership."""
         self._output.branch("no room on the ring")
-        self._refused[processor] = company
-        _forget_oldest(self._refused)
+        self.outsiders.refuse(processor, company)
 
     def _expel(self, blame: Blame) -> None:
         self._output.branch(blame.reason)
@@ -131,22 +141,25 @@ class Membership(TokenPassing):
     def _bar_laggard(self, expelled: Collection[ProcessorId]) -> None:
         """Whoever saw the processor lag does not want it back at once, and it knows that by itself."""
         ring = self._token_ring
-        until_us = self._output.now_us + self._config.readmission_us
         if ring.notorious == self._me and self._me in expelled:
-            self._shunned_by, self._shunned_until_us = frozenset(ring.members), until_us
+            self.outsiders.note_shunned(ring.members, self._output.now_us)
         elif ring.notorious in expelled:
-            self._barred_until_us[ring.notorious] = until_us
-            _forget_oldest(self._barred_until_us)
+            self.outsiders.bar(ring.notorious, self._output.now_us)
 
     def _is_barred(self, processor: ProcessorId) -> bool:
-        barred = self._output.now_us < self._barred_until_us.get(processor, 0)
+        barred = self.outsiders.is_barred(processor, self._output.now_us)
         if barred:
             self._output.branch("laggard not taken back yet")
         return barred
 
-    def _is_shunned_by(self, processor: ProcessorId) -> bool:
-        """It is of no use to knock. If they want this processor back, they will send a Join."""
-        return processor in self._shunned_by and self._output.now_us < self._shunned_until_us
+    def _is_called_in_vain(self, join: Join) -> bool:
+        """By one with whom there was no ring lately: its Join does not name this processor, or belongs to the
+        attempt that failed."""
+        outsiders, now_us = self.outsiders, self._output.now_us
+        if self._me not in join.proc_set and outsiders.fails_often(join.sender, now_us):
+            return True
+        attempt_us = ATTEMPTS_MAX * (self.timeouts.token_loss_us + self.timeouts.consensus_us)
+        return outsiders.still_tries(join.sender, now_us, attempt_us)
 
     def _on_leave(self, leave: Leave, _data: bytes) -> None:
         stale = leave.ring_id.seq < self.installed.ring_id.seq
@@ -179,8 +192,12 @@ class Membership(TokenPassing):
         self._token_retransmission.cancel()
         self._output.cancel_timer(Timer.HOLD)
         self._broadcast_join_when_due()
-        self._output.set_timer(Timer.CONSENSUS, self.timeouts.consensus_us)
+        self._output.set_timer(Timer.CONSENSUS, self._consensus_us())
         self._try_to_form()
+
+    def _consensus_us(self) -> int:
+        percent = 100 + int(CONSENSUS_SPREAD_PERCENT * self._draw())
+        return self.timeouts.consensus_us * percent // 100
 
     def _forget_token(self) -> None:
         """discard_regular_token: from here on this processor is on no ring that has one."""
@@ -209,31 +226,40 @@ class Membership(TokenPassing):
         self._output.set_timer(Timer.JOIN, self.timeouts.join_us)
 
     def _new_join(self) -> Join:
-        self._counter += 1
         proc_set, fail_set = self._gathering.sets
+        if self._output.traces("join"):
+            self._output.trace("join", members=tuple(sorted(proc_set)), failed=tuple(sorted(fail_set)))
         return Join(
             sender=self._me,
             incarnation=self._incarnation,
-            counter=self._counter,
+            counter=self._count(),
             ring_seq=self.ring_id.seq,
             future_ring_seq=self.future_ring_seq,
             proc_set=proc_set,
             fail_set=fail_set,
             rotation_count=self._rotation_count,
             segment_bytes=self._output.segment_bytes,
+            settings=self._settings,
         )
 
     def _is_fresh(self, join: Join) -> bool:
-        stamp = (join.incarnation, join.counter)
-        if stamp <= self._joins_seen.get(join.sender, (0, 0)):
+        if not self.outsiders.is_fresh_join(join):
             self._output.drop("stale join")
             return False
-        self._joins_seen[join.sender] = stamp
-        _forget_oldest(self._joins_seen)
-        self._segment_bytes[join.sender] = join.segment_bytes
-        _forget_oldest(self._segment_bytes)
+        remember(self._segment_bytes, join.sender, join.segment_bytes)
+        self._compare_settings(join)
         self._output.add(Heard(join.sender, just_now=True))
         return True
+
+    def _compare_settings(self, join: Join) -> None:
+        """Tells of each difference once. The order stays right with it, but the ring may break up often."""
+        if join.settings == self._settings_told.get(join.sender, self._settings):
+            return
+        remember(self._settings_told, join.sender, join.settings)
+        for name, theirs, mine in zip(SharedSettings._fields, join.settings, self._settings, strict=True):
+            if theirs != mine:
+                self._output.branch("settings differ")
+                self._output.add(SettingsDiffer(join.sender, name, theirs, mine))
 
     def _limit_segments(self, ring: Ring) -> None:
         """Packets are cut for the member that can take least."""
@@ -259,7 +285,7 @@ class Membership(TokenPassing):
         late = join.sender in self._gathering.proc_set and join.ring_seq < self.ring_id.seq
         if expelled and join.sender in self.installed.members:
             self._bar_laggard(join.fail_set)
-        if expelled or late or self._is_barred(join.sender):
+        if expelled or late or self._is_barred(join.sender) or self._is_called_in_vain(join):
             self._output.drop("join that does not concern us")
             return
         if not self._gathering.fits(join.proc_set):
@@ -316,11 +342,10 @@ class Membership(TokenPassing):
 
     def _new_commit_token(self) -> CommitToken:
         highest = max(self.ring_id.seq, self.future_ring_seq, self._gathering.highest_ring_seq())
-        self._counter += 1
         return CommitToken(
             sender=self._me,
             incarnation=self._incarnation,
-            counter=self._counter,
+            counter=self._count(),
             ring_id=RingId(highest + RING_SEQ_STEP, self._me),
             token_seq=0,
             timestamp=self._ordering.clock.now,
@@ -348,6 +373,7 @@ class Membership(TokenPassing):
             first_rotation
             and newer
             and members == self._gathering.candidates
+            and token.sender == predecessor_of(self._me, members)
             and not self._gathering.exhausted
         ):
             self._consensus = self._gathering.sets
@@ -365,13 +391,13 @@ class Membership(TokenPassing):
         self.forming = Ring(token.ring_id, members, self._me, self._config)
         self._limit_segments(self.forming)
         self.timeouts.new_ring()
-        self._ordering.clock.witness(token.timestamp)
         self._rotation_count = 1
         self._gathering.forget_joins()
         self._output.cancel_timer(Timer.JOIN)
         self._output.cancel_timer(Timer.CONSENSUS)
-        self._enter(State.COMMIT, "consensus")
-        self._ticket = self._persist()
+        self._enter(State.COMMIT, "consensus", self._gathering.fail_set)
+        self._ordering.clock.witness(token.timestamp)
+        self._ticket = self._persist_with_clock()
         self._my_entry = mine = self._new_entry()
         entries = tuple(mine if entry.processor == self._me else entry for entry in token.memb_list)
         self._pass_commit_token(token._replace(memb_list=entries))
@@ -413,6 +439,7 @@ class Membership(TokenPassing):
         self.forming.my_token_seq = token.token_seq + 1
         self.timeouts.token_came(self._output.now_us)
         self._ordering.clock.witness(token.timestamp)
+        self._write_clock_ahead()
         if self._ticket:
             self._held_commit_token = token
         else:
@@ -421,6 +448,9 @@ class Membership(TokenPassing):
     def _is_current(self, token: CommitToken, forming: Ring) -> bool:
         if token.ring_id != forming.ring_id or token.token_seq < forming.my_token_seq:
             self._output.branch("redundant commit token")
+            return False
+        if token.sender != forming.predecessor:
+            self._output.drop("token from another than the predecessor")
             return False
         complete = all(entry.filled for entry in token.memb_list)
         members = tuple(entry.processor for entry in token.memb_list)
@@ -438,8 +468,14 @@ class Membership(TokenPassing):
     # Leaving
 
     def _leave_if_done(self) -> None:
-        done = not self._ordering.queue and self.installed.safe_up_to >= self._ordering.last_originated
-        if self._leaving and done:
+        """When its own messages are safe, and every safe message that it acknowledged is delivered: others
+        deliver those on its word (000 §3.3). It acknowledges no further ones, or it could never leave while
+        others send."""
+        ring = self.installed
+        if self._takes_more or self._ordering.queue or ring.my_aru < self._ordering.last_originated:
+            return
+        ring.acknowledges_to = min(ring.acknowledges_to, ring.my_aru)
+        if ring.safe_up_to >= ring.acknowledges_to:
             self._say_farewell("left")
 
     def _leave_regardless(self) -> None:
@@ -447,7 +483,7 @@ class Membership(TokenPassing):
 
     def _say_farewell(self, reason: str) -> None:
         if self.state is not State.STARTING:
-            self._multicast(Leave(self._me, self._incarnation, self.ring_id))
+            self._multicast(Leave(self._me, self._incarnation, self._count(), self.ring_id))
         for timer in Timer:
             self._output.cancel_timer(timer)
         self._forget_token()

@@ -2,7 +2,9 @@
 
 Deviations:
 - failure to receive is determined before anything is sent on the visit, not after: the token is about to be
-  discarded, so nothing should be numbered by it;
+  discarded, so nothing should be numbered by it. The aru must also have stood still for `token_loss_us`: on a
+  fast network the rotations alone are over in milliseconds;
+- a request that was answered in vain is passed on to the next that can answer it (ring.py);
 - a processor delivers its own messages before it sends them, where they are next in order: sending takes
   longer than all else on a visit, and whether others get them does not depend on it;
 - a processor that is alone on its ring sends its messages to nobody: they would only take a slow network
@@ -19,6 +21,7 @@ from __future__ import annotations
 
 from collections import deque
 from typing import NamedTuple
+from zlib import crc32
 
 from totempole.effects import PushBack, Ready, SafeUpTo, Transmit
 from totempole.srp.config import RingConfig
@@ -108,7 +111,12 @@ class Ordering:
         if self._output.traces("submit"):
             message = str(MessageId(self.me, self._incarnation, self._number))
             self._output.trace(
-                "submit", message=message, origin=self.me, service=service.name.lower(), bytes=len(payload)
+                "submit",
+                message=message,
+                origin=self.me,
+                service=service.name.lower(),
+                bytes=len(payload),
+                digest=crc32(payload) if self._output.traces_receive else 0,
             )
         return True
 
@@ -285,6 +293,7 @@ class Ordering:
                 seq=message.seq,
                 timestamp=message.timestamp,
                 bytes=len(message.contents),
+                digest=crc32(message.contents) if self._output.traces_receive else 0,
             )
 
     # Messages
@@ -295,6 +304,12 @@ class Ordering:
         if message.seq > ring.my_aru + self._reach:
             self._output.drop("seq out of reach")
             return False
+        return self.take_in(ring, held)
+
+    def take_in(self, ring: Ring, held: Held) -> bool:
+        """The same without a limit to how far ahead it is, for messages that were rebroadcast in recovery.
+        Those count as received on the new ring, so every member must hold them."""
+        message = held.message
         self.clock.witness(message.timestamp)
         if not ring.insert(held):
             return False
@@ -305,6 +320,7 @@ class Ordering:
                 origin=message.src_sender,
                 ring=str(message.ring_id),
                 seq=message.seq,
+                digest=crc32(message.contents),
             )
         if message.after_token and message.sender == ring.predecessor and message.seq > ring.last_sent_seq:
             ring.token_first = self._accelerated
@@ -334,10 +350,10 @@ class Ordering:
             return None
         config = self._config
         aru, aru_id = ring.updated_aru(token.aru, token.aru_id, token.seq, self.me)
-        rounds = ring.note_failure_to_receive(aru, aru_id)
+        rounds, still_us = ring.note_failure_to_receive(aru, aru_id, self._output.now_us)
         lag_us = ring.note_lag(self._laggard(ring, token), self._output.now_us, config.laggard_us)
         if aru_id in (self.me, NO_PROCESSOR):
             return None
-        if rounds > config.fail_to_receive_rounds:
+        if rounds > config.fail_to_receive_rounds and still_us >= config.token_loss_us:
             return Blame(aru_id, FAILURE_TO_RECEIVE)
         return Blame(aru_id, LAGGARD) if lag_us >= config.laggard_us and aru_id == ring.laggard else None

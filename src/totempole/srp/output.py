@@ -30,7 +30,19 @@ from totempole.types import (
     RingId,
 )
 from totempole.wire import Codec
-from totempole.wire.packets import CommitToken, Packet, RegularMessage, RegularToken
+from totempole.wire.packets import (
+    CommitToken,
+    Join,
+    Leave,
+    NullMessage,
+    Packet,
+    RegularMessage,
+    RegularToken,
+    Wake,
+)
+
+SAID_MAX = 256
+"""Packets that a processor remembers having sent, to know them when they come back."""
 
 
 class Output:
@@ -52,6 +64,8 @@ class Output:
         self._armed: set[Timer] = set()
         self._ticket = 0
         self.last_multicast_us = 0
+        self.said: dict[int, Packet] = {}
+        """What this life has said last beside messages and tokens, by its counter."""
 
     def take(self) -> list[Effect]:
         effects = self._effects
@@ -68,12 +82,17 @@ class Output:
 
     def multicast(self, packet: Packet, data: bytes) -> None:
         self.last_multicast_us = self.now_us
+        if type(packet) is not RegularMessage:
+            self._remember(packet)
         bursts = self._cutter.cut_packet(packet, data)
         self._effects.append(Transmit(None, Channel.DATA, bursts, packet))
 
     def retransmit(self, held: Held, ranges: tuple[ByteRange, ...]) -> int:
         """Sends the original bytes again, whole or in part; gives the number of bytes."""
         bursts = self._cutter.cut_ranges(held.message, held.data, ranges)
+        if not bursts:
+            # The ranges lie outside the packet: a damaged segment told the requester another length.
+            bursts = self._cutter.cut_packet(held.message, held.data)
         self._effects.append(Transmit(None, Channel.DATA, bursts, held.message))
         sent = sum([len(burst.data) for burst in bursts])
         if self.traces("retransmit"):
@@ -81,7 +100,14 @@ class Output:
             self.trace("retransmit", ring=str(message.ring_id), seq=message.seq, bytes=sent)
         return sent
 
+    def _remember(self, packet: Packet) -> None:
+        if isinstance(packet, Join | NullMessage | Leave | Wake):
+            self.said[packet.counter] = packet
+            if len(self.said) > SAID_MAX:
+                del self.said[next(iter(self.said))]
+
     def send(self, to: ProcessorId, packet: Packet) -> None:
+        self._remember(packet)
         bursts = self._cutter.cut_packet(packet, self._codec.encode(packet))
         self._effects.append(Transmit(to, Channel.DATA, bursts, packet))
 

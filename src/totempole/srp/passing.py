@@ -10,6 +10,7 @@ everyone knows that all messages are safe. A lone sender then has the token at h
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 
 from totempole.effects import Transmit
 from totempole.srp.config import RingConfig
@@ -64,6 +65,12 @@ class TokenPassing(ABC):
         self._clock_ticket = 0
         """The write that moves the bound of the timestamps."""
         self._leaving = False
+        self.counter = 0
+        """Of what this processor has said in this life, messages and regular tokens left out."""
+        self._takes_more = True
+        """Submissions: not once the layer above has handed over its last."""
+        self._visited_us = 0
+        """When the token was last here."""
 
     @abstractmethod
     def _expel(self, blame: Blame) -> None:
@@ -87,10 +94,10 @@ class TokenPassing(ABC):
         ):
             # Whoever holds the token lets it go, and nobody else need say so again.
             ring.idle_rounds = 0
-            self._multicast(Wake(self._me, self._incarnation, self.ring_id))
+            self._multicast(Wake(self._me, self._incarnation, self._count(), self.ring_id))
 
     def _persist(self) -> int:
-        return self._output.persist(
+        ticket = self._output.persist(
             {
                 "incarnation": self._incarnation,
                 "ring_seq": self.ring_id.seq,
@@ -98,12 +105,27 @@ class TokenPassing(ABC):
                 "timestamp": self._ordering.clock.to_store,
             }
         )
+        if self._output.traces("persist"):
+            covered = self._ordering.clock.to_store + self._config.timestamp_interval
+            self._output.trace("persist", count=ticket, seq=self.ring_id.seq, timestamp=covered)
+        return ticket
 
-    def _enter(self, state: State, reason: str) -> None:
+    def _enter(self, state: State, reason: str, failed: Iterable[ProcessorId] = ()) -> None:
         if self._output.traces("state"):
-            old = self.state.name.lower()
-            self._output.trace("state", detail=f"{old}>{state.name.lower()} {reason}")
+            ring = self._token_ring
+            self._output.trace(
+                "state",
+                ring=ring.ring_id,
+                members=tuple(sorted(ring.members)),
+                failed=tuple(sorted(failed)),
+                detail=f"{self.state.name.lower()}>{state.name.lower()} {reason}",
+            )
         self.state = state
+
+    def _count(self) -> int:
+        """The number of the next Join, Commit token, Null, Leave or Wake."""
+        self.counter += 1
+        return self.counter
 
     def _multicast(self, packet: Packet) -> None:
         self._output.multicast(packet, self._output.encode(packet))
@@ -117,6 +139,10 @@ class TokenPassing(ABC):
             return
         if token.token_seq < ring.my_token_seq:
             self._output.branch("redundant token")
+            return
+        if token.sender != ring.predecessor:
+            # Somebody shows it to the wrong processor. Taken, there would be two tokens.
+            self._output.drop("token from another than the predecessor")
             return
         ring.my_token_seq = token.token_seq + 1
         self.timeouts.token_came(self._output.now_us)
@@ -136,15 +162,21 @@ class TokenPassing(ABC):
 
     def _must_wait_for_clock(self) -> bool:
         """000 §5.1: no timestamp is used that stable storage does not cover."""
-        clock = self._ordering.clock
-        steps = self._config.each_time_packets
-        if clock.runs_low(steps):
-            clock.begin_write()
-            self._clock_ticket = self._persist()
-        if clock.outruns_storage(steps):
+        self._write_clock_ahead()
+        if self._ordering.clock.outruns_storage(self._config.each_time_packets):
             self._ticket = self._clock_ticket
             return True
         return False
+
+    def _write_clock_ahead(self) -> None:
+        if self._ordering.clock.runs_low(self._config.each_time_packets):
+            self._persist_with_clock()
+
+    def _persist_with_clock(self) -> int:
+        """Writes all numbers, the timestamp as it is now."""
+        self._ordering.clock.begin_write()
+        self._clock_ticket = self._persist()
+        return self._clock_ticket
 
     @property
     def _token_ring(self) -> Ring:
@@ -173,15 +205,29 @@ class TokenPassing(ABC):
         ring = self._token_ring
         blame = self._ordering.blame(ring, token)
         if blame is not None:
+            self._trace_blame(blame, ring, token)
             self._expel(blame)
             return
         self._rotation_count += 1
+        self._visited_us = self._output.now_us
         self._passed = self._ordering.visit(ring, token, self._recovery)
         may_rest = ring.idle_rounds >= self._config.idle_rounds
         self.timeouts.token_left(self._output.now_us, may_rest)
         self._token_retransmission.set(self.timeouts.token_retransmission_us)
         self._reset_token_loss()
         self._after_visit(ring)
+
+    def _trace_blame(self, blame: Blame, ring: Ring, token: RegularToken) -> None:
+        if self._output.traces("blame"):
+            away_us = self._output.now_us - self._visited_us
+            self._output.trace(
+                "blame",
+                origin=blame.processor,
+                ring=ring.ring_id,
+                seq=token.aru,
+                count=away_us,
+                detail=blame.reason,
+            )
 
     def _reset_token_loss(self) -> None:
         self._token_loss.set(self.timeouts.token_loss_us)
@@ -228,5 +274,6 @@ class TokenPassing(ABC):
         """000 appendix A: two idle rings on a mended network would otherwise never meet."""
         quiet_us = self._output.now_us - self._output.last_multicast_us
         if self.state is State.OPERATIONAL and quiet_us >= self._config.null_us:
-            self._multicast(NullMessage(self._me, self._incarnation, self.ring_id))
+            members = len(self.installed.members)
+            self._multicast(NullMessage(self._me, self._incarnation, self._count(), self.ring_id, members))
         self._output.set_timer(Timer.NULL, self._config.null_us)

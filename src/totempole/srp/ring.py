@@ -21,6 +21,8 @@ KEPT_UP_VISITS = 2
 NOTORIOUS_PARTS = 4
 """One that lags for this part of the allowed time is known for it, if another member expels it."""
 
+NO_LIMIT = 2**64
+
 Holes = Callable[[RingId, int], tuple[ByteRange, ...]]
 """Which byte ranges of a packet are missing, when part of it is here; nothing when all of it is missing."""
 
@@ -32,11 +34,19 @@ class Held(NamedTuple):
     data: bytes
 
 
+def predecessor_of(me: ProcessorId, members: tuple[ProcessorId, ...]) -> ProcessorId:
+    """Who passes the token to `me`, on a ring of these members in the token's order."""
+    return members[members.index(me) - 1]
+
+
 class Ring:
     """Messages, low-water marks and token bookkeeping of one ring."""
 
     __slots__ = (
+        "acknowledges_to",
+        "answered",
         "aru_count",
+        "aru_since_us",
         "delivered",
         "flow",
         "idle_rounds",
@@ -68,9 +78,11 @@ class Ring:
         self.ring_id = ring_id
         self.members = members
         self.successor = members[(place + 1) % len(members)]
-        self.predecessor = members[place - 1]
+        self.predecessor = predecessor_of(me, members)
         self.messages: dict[int, Held] = {}
         self.my_aru = 0
+        self.acknowledges_to = NO_LIMIT
+        """The highest aru that this processor lets the token have, once it leaves."""
         self.delivered = 0
         """my_high_delivered: the sequence number in the most recently delivered message."""
         self.released = 0
@@ -85,6 +97,10 @@ class Ring:
         self.last_numbered = 0
         """The seq of the last message that this processor broadcast on the ring, new or rebroadcast."""
         self.aru_count = 0
+        self.aru_since_us = 0
+        """Since when the aru has stood still, if aru_count is not 0."""
+        self.answered: set[int] = set()
+        """What this processor answered when it was last asked for it."""
         self.laggard = NO_PROCESSOR
         """Who holds the others back, and since when."""
         self.lagging_since_us = 0
@@ -131,18 +147,21 @@ class Ring:
         self, aru: int, aru_id: ProcessorId, seq: int, me: ProcessorId
     ) -> tuple[int, ProcessorId]:
         """Figure 4.1: the token's aru and aru_id after this processor has looked at them."""
-        if self.my_aru < aru or aru_id in (me, NO_PROCESSOR):
-            aru = self.my_aru
+        mine = min(self.my_aru, self.acknowledges_to)
+        if mine < aru or aru_id in (me, NO_PROCESSOR):
+            aru = min(mine, seq)  # a forged message can have a place that no token gave
             aru_id = NO_PROCESSOR if aru == seq else me
         return aru, aru_id
 
-    def note_failure_to_receive(self, aru: int, aru_id: ProcessorId) -> int:
-        """Figure 4.4: counts the visits at which the aru stood still below seq."""
-        if aru == self.last_aru_seen and aru_id != NO_PROCESSOR:
-            self.aru_count += 1
-        else:
+    def note_failure_to_receive(self, aru: int, aru_id: ProcessorId, now_us: int) -> tuple[int, int]:
+        """Figure 4.4: counts the visits at which the aru stood still below seq; and for how long it has."""
+        if aru != self.last_aru_seen or aru_id == NO_PROCESSOR:
             self.aru_count = 0
-        return self.aru_count
+            return 0, 0
+        if self.aru_count == 0:
+            self.aru_since_us = now_us
+        self.aru_count += 1
+        return self.aru_count, now_us - self.aru_since_us
 
     def note_lag(self, laggard: ProcessorId, now_us: int, limit_us: int) -> int:
         """Who holds the others back at this visit, if anyone; gives for how long it has."""
@@ -193,17 +212,27 @@ class Ring:
         for seq in range(self.released + 1, stop + 1):
             del self.messages[seq]
         self.released = max(self.released, stop)
+        if self.answered:
+            self.answered = {seq for seq in self.answered if seq > stop}
 
     def answer(
         self, rtr: tuple[RetransmissionRequest, ...], packets: int
     ) -> tuple[list[tuple[Held, tuple[ByteRange, ...]]], list[RetransmissionRequest]]:
-        """The requests that this processor can meet now, and those that it passes on."""
+        """The requests that this processor can meet now, and those that it passes on.
+
+        One that comes back although it was answered the last time is passed on instead: whoever asks may be
+        out of this processor's reach, and within another's.
+        """
         answers: list[tuple[Held, tuple[ByteRange, ...]]] = []
         passed_on: list[RetransmissionRequest] = []
         for request in rtr:
             held = self.messages.get(request.seq)
-            if held is not None and len(answers) < packets:
+            if request.seq in self.answered and len(self.members) > 2:
+                self.answered.discard(request.seq)
+                passed_on.append(request)
+            elif held is not None and len(answers) < packets:
                 answers.append((held, request.ranges))
+                self.answered.add(request.seq)
             elif request.seq > self.released:
                 passed_on.append(request)
         return answers, passed_on

@@ -36,13 +36,16 @@ class Timeouts:
     """Measured from the token's leaving to its coming back, so without the time that it rests here.
 
     The extremes of the present period and of the one before count. So a slow rotation stretches the timeouts
-    at once, and is forgotten within two periods.
+    at once, and is forgotten within two periods. A token that may rest elsewhere on its way does so for
+    `idle_hold_us` at most: what is left of its absence is a rotation that it took at least. So an idle ring,
+    too, forgets what was slow, and remembers what still is.
     """
 
     __slots__ = (
         "_before",
         "_config",
         "_left_us",
+        "_may_rest",
         "_output",
         "_quickest_us",
         "_rotations",
@@ -58,6 +61,7 @@ class Timeouts:
         self._config = config
         self._output = output
         self._left_us = UNKNOWN
+        self._may_rest = False
         self._since_us = 0
         self._rotations = 0
         self._slowest_us = 0
@@ -68,18 +72,21 @@ class Timeouts:
         self._derive()
 
     def token_left(self, now_us: int, may_rest: bool = False) -> None:
-        """It is on its way. If it may rest somewhere, its absence says nothing about the ring's pace."""
-        self._left_us = UNKNOWN if may_rest else now_us
+        """It is on its way, and may rest somewhere for a while."""
+        self._left_us = now_us
+        self._may_rest = may_rest
 
     def token_came(self, now_us: int) -> None:
         if self._left_us == UNKNOWN:
             return
-        rotation_us = now_us - self._left_us
+        slow_us = quick_us = now_us - self._left_us
+        if self._may_rest:
+            slow_us, quick_us = max(0, slow_us - self._config.idle_hold_us), NEVER
         self._left_us = UNKNOWN
         self._rotations += 1
-        if rotation_us > self._slowest_us or rotation_us < self._quickest_us:
-            self._slowest_us = max(self._slowest_us, rotation_us)
-            self._quickest_us = min(self._quickest_us, rotation_us)
+        if slow_us > self._slowest_us or quick_us < self._quickest_us:
+            self._slowest_us = max(self._slowest_us, slow_us)
+            self._quickest_us = min(self._quickest_us, quick_us)
             self._derive()
         elif self._rotations >= PERIOD_ROTATIONS:
             self._end_period(now_us)

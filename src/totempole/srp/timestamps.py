@@ -36,8 +36,12 @@ class TimestampClock:
         return self.to_store != self._stable
 
     def runs_low(self, steps: int) -> bool:
-        """Whether it is time to write, if this many steps are taken before the next chance."""
-        return not self.writing and self.now + steps >= self._stable + self._interval // 2
+        """Whether it is time to write, if this many steps are taken before the next chance.
+
+        A write that is under way is waited for, unless a leap has taken the clock past what it will cover.
+        """
+        covered = self.to_store + (self._interval if self.writing else self._interval // 2)
+        return self.now + steps >= covered
 
     def outruns_storage(self, steps: int) -> bool:
         """Whether this many steps from here would reach what stable storage does not cover."""
@@ -47,4 +51,5 @@ class TimestampClock:
         self.to_store = self.now
 
     def written(self) -> None:
+        """The latest write is done."""
         self._stable = self.to_store

@@ -96,7 +96,7 @@ def _row(values: dict[str, Any], where: str) -> Row:
     for name, kind in _TYPES.items():
         if type(values[name]) is not kind:
             raise TraceError(f"{where}: column {name!r} has the value {values[name]!r}, not {kind.__name__}")
-    values["members"] = tuple(values["members"])
+    values["members"], values["failed"] = tuple(values["members"]), tuple(values["failed"])
     return Row(**values)
 
 

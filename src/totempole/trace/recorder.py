@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any
+from zlib import crc32
 
 from totempole.effects import Deliver, Effect, InstallConfiguration, SafeUpTo, Trace
 from totempole.trace.schema import LEVELS, PROTOCOL_KINDS, Row
@@ -41,13 +42,14 @@ def _plain(columns: Mapping[str, Any]) -> dict[str, Any]:
 class Recorder:
     """Hands each row that the level asks for to `sink`, in the order of the node's own events."""
 
-    __slots__ = ("_configuration", "_incarnation", "_kinds", "_sink", "node", "run", "step")
+    __slots__ = ("_configuration", "_digests", "_incarnation", "_kinds", "_sink", "node", "run", "step")
 
     def __init__(self, run: str, node: int, level: str, sink: Callable[[Row], None]) -> None:
         self.run = run
         self.node = node
         self.step = 0
         self._kinds = LEVELS[level]
+        self._digests = "receive" in self._kinds
         self._sink = sink
         self._incarnation = 0
         self._configuration = ""
@@ -114,6 +116,8 @@ class Recorder:
                 "",
                 1,
                 len(effect.payload),
+                "",
+                crc32(effect.payload) if self._digests else 0,
             )
         )
 

@@ -1,14 +1,15 @@
 """The one schema of everything that happened: the simulator, the nodes, the checkers and Spark share it.
 
 A row says what one processor did, in its own order of events (`step`). Columns that do not apply keep their
-empty value. Rows are written at two levels: `delivery` is cheap enough to leave on; `protocol` is everything.
+empty value. Rows are written at three levels: `delivery` is cheap enough to leave on, `checked` is all that
+the checkers read, and `protocol` is everything.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 class Row(NamedTuple):
@@ -39,6 +40,10 @@ class Row(NamedTuple):
     count: int = 0  # type: ignore[assignment]
     bytes: int = 0
     detail: str = ""
+    digest: int = 0
+    """CRC-32 of the message's payload; 0 below the level `checked`."""
+    failed: tuple[int, ...] = ()
+    """my_fail_set, beside the proposed or agreed processors in `members`."""
 
 
 DELIVERY_KINDS = frozenset(
@@ -47,7 +52,7 @@ DELIVERY_KINDS = frozenset(
         "originate",  # the message was broadcast for the first time: it has a ring and a seq now
         "deliver",
         "configuration",  # detail: the configuration that this one terminates; seq: last seq before it
-        "state",  # detail: "old>new reason"
+        "state",  # ring, members: formed or installed; failed: at consensus; detail: "old>new reason"
         "branch",  # detail: the name of a rare branch taken
         "fault",  # detail: what was injected (simulator and tests)
         "crash",
@@ -71,11 +76,15 @@ PROTOCOL_KINDS = DELIVERY_KINDS | frozenset(
         "retransmit",
         "safe",  # seq: everything up to it is at every member
         "suspect",  # members: who is newly in my_fail_set; origin: whose Join said so, or the node itself
+        "join",  # a Join was sent; members: my_proc_set; failed: my_fail_set
+        "blame",  # origin: who is expelled; seq: its aru; count: us since the last visit; detail: why
+        "persist",  # a write begins; count: ticket; seq: ring number; timestamp: covers all below
+        "persisted",  # a write is done; count: its ticket
         "drop",  # detail: the reason
     }
 )
 
-CHECKED_KINDS = DELIVERY_KINDS | {"receive", "suspect"}
+CHECKED_KINDS = DELIVERY_KINDS | {"receive", "suspect", "safe", "join", "blame", "persist", "persisted"}
 """All that a checker reads: what a search records."""
 
 LEVELS = {"delivery": DELIVERY_KINDS, "checked": CHECKED_KINDS, "protocol": PROTOCOL_KINDS}

@@ -2,7 +2,7 @@
 
 Decoding asks, in this order, so that each refusal has its true reason: is it ours (magic, version, cluster,
 ring kind, key, type), is it all there and no more (truncated, oversized), is it unharmed (checksum), does it
-mean anything (malformed). The check covers all but the contents:
+mean anything (malformed). The check covers all of it (check.py):
 docs/decisions/0002-what-the-checksum-covers.md.
 
 With a seal, packets without one are refused (unsealed), and what follows the key is asked only of packets
@@ -18,10 +18,10 @@ import struct
 from collections.abc import Callable
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
-from zlib import crc32
 
 from totempole.errors import CodecError, ConfigurationError
 from totempole.types import ByteRange, Payload, RingId, RingKind, Service
+from totempole.wire.check import check_of
 from totempole.wire.layout import (
     CHECK_BYTES,
     COMMIT,
@@ -34,6 +34,7 @@ from totempole.wire.layout import (
     MAGIC,
     MESSAGE,
     NOTICE,
+    NULL,
     PACKET_BYTES_MAX,
     PROCESSOR_BYTES,
     PROCESSORS_MAX,
@@ -60,6 +61,7 @@ from totempole.wire.packets import (
     RegularMessage,
     RegularToken,
     RetransmissionRequest,
+    SharedSettings,
     Wake,
 )
 from totempole.wire.soundness import (
@@ -139,7 +141,7 @@ class Codec:
         except struct.error as error:
             raise ConfigurationError(f"{type(packet).__name__}: a number does not fit: {error}") from error
         if seal is None:
-            check = crc32(fields, crc32(head)).to_bytes(CHECK_BYTES, "big")
+            check = check_of(head, fields, contents).to_bytes(CHECK_BYTES, "big")
             data = b"".join((head, check, fields, contents))
         else:
             data = seal.close(head + _NO_CHECK, fields + contents)
@@ -193,10 +195,13 @@ class Codec:
 
 
 def _verify(data: bytes, start: int, fields_stop: int, stop: int, check: int) -> None:
-    """Checks the packet's length, then its check, which covers all fields but itself."""
+    """Checks the packet's length, then its check, which covers all of it but itself."""
     if len(data) != stop or stop > PACKET_BYTES_MAX:
         raise CodecError("truncated" if len(data) < stop else "oversized")
-    if check != VOUCHED and crc32(data[start:fields_stop], crc32(data[: HEAD.size])) != check:
+    if check == VOUCHED:
+        return
+    contents = memoryview(data)[fields_stop:] if fields_stop < stop else b""
+    if check_of(data[: HEAD.size], data[start:fields_stop], contents) != check:
         raise CodecError("checksum")
 
 
@@ -220,8 +225,7 @@ def _accept(sound: bool) -> None:
 def _demand(sound: bool, packet: Packet) -> None:
     if not sound:
         raise ConfigurationError(
-            f"{type(packet).__name__}: an identifier is 0, a list too long or a range empty; "
-            "wire/soundness.py says what holds"
+            f"{type(packet).__name__}: a field is outside its domain; wire/soundness.py says what holds"
         )
 
 
@@ -415,6 +419,7 @@ def _write_join(join: Join) -> _Written:
         join.future_ring_seq,
         join.rotation_count,
         join.segment_bytes,
+        *join.settings,
         len(join.proc_set),
         len(join.fail_set),
     )
@@ -424,7 +429,9 @@ def _write_join(join: Join) -> _Written:
 
 def _read_join(data: bytes, start: int, head: _Head) -> Join:
     flags, sender, incarnation, check = head
-    counter, ring_seq, future_ring_seq, rotations, segment_bytes, procs, fails = _fixed(JOIN, data, start)
+    counter, ring_seq, future_ring_seq, rotations, segment_bytes, *settings, procs, fails = _fixed(
+        JOIN, data, start
+    )
     _limit(max(procs, fails), PROCESSORS_MAX)
     names_start = start + JOIN.size
     stop = names_start + PROCESSOR_BYTES * (procs + fails)
@@ -432,7 +439,17 @@ def _read_join(data: bytes, start: int, head: _Head) -> Join:
     names = struct.unpack_from(f">{procs + fails}I", data, names_start)
     _accept(flags == 0 and _ascends(names[:procs]) and _ascends(names[procs:]))
     sets = frozenset(names[:procs]), frozenset(names[procs:])
-    join = Join(sender, incarnation, counter, ring_seq, future_ring_seq, *sets, rotations, segment_bytes)
+    join = Join(
+        sender,
+        incarnation,
+        counter,
+        ring_seq,
+        future_ring_seq,
+        *sets,
+        rotations,
+        segment_bytes,
+        SharedSettings(*settings),
+    )
     _accept(join_is_sound(join))
     return join
 
@@ -504,18 +521,33 @@ def _entry(row: tuple[Any, ...], deliver_memb: tuple[int, ...]) -> CommitEntry:
     )
 
 
-def _write_notice(notice: NullMessage | Leave | Wake) -> _Written:
+def _write_null(null: NullMessage) -> _Written:
+    _demand(notice_is_sound(null), null)
+    return 0, NULL.pack(null.counter, *null.ring_id, null.members), b""
+
+
+def _read_null(data: bytes, start: int, head: _Head) -> NullMessage:
+    flags, sender, incarnation, check = head
+    counter, ring_seq, representative, members = _fixed(NULL, data, start)
+    stop = start + NULL.size
+    _verify(data, start, stop, stop, check)
+    null = NullMessage(sender, incarnation, counter, RingId(ring_seq, representative), members)
+    _accept(flags == 0 and notice_is_sound(null))
+    return null
+
+
+def _write_notice(notice: Leave | Wake) -> _Written:
     _demand(notice_is_sound(notice), notice)
-    return 0, NOTICE.pack(*notice.ring_id), b""
+    return 0, NOTICE.pack(notice.counter, *notice.ring_id), b""
 
 
-def _notice_reader(packet_class: type[NullMessage | Leave | Wake]) -> _Reader:
+def _notice_reader(packet_class: type[Leave | Wake]) -> _Reader:
     def read(data: bytes, start: int, head: _Head) -> Packet:
         flags, sender, incarnation, check = head
-        ring_seq, representative = _fixed(NOTICE, data, start)
+        counter, ring_seq, representative = _fixed(NOTICE, data, start)
         stop = start + NOTICE.size
         _verify(data, start, stop, stop, check)
-        notice = packet_class(sender, incarnation, RingId(ring_seq, representative))
+        notice = packet_class(sender, incarnation, counter, RingId(ring_seq, representative))
         _accept(flags == 0 and notice_is_sound(notice))
         return notice
 
@@ -528,7 +560,7 @@ _WRITERS: dict[type[Packet], tuple[int, Callable[[Any], _Written]]] = {
     RegularToken: (int(PacketType.TOKEN), _write_token),
     Join: (int(PacketType.JOIN), _write_join),
     CommitToken: (int(PacketType.COMMIT), _write_commit),
-    NullMessage: (int(PacketType.NULL), _write_notice),
+    NullMessage: (int(PacketType.NULL), _write_null),
     Leave: (int(PacketType.LEAVE), _write_notice),
     Wake: (int(PacketType.WAKE), _write_notice),
 }
@@ -538,7 +570,7 @@ _READERS: dict[int, _Reader] = {
     PacketType.TOKEN: _read_token,
     PacketType.JOIN: _read_join,
     PacketType.COMMIT: _read_commit,
-    PacketType.NULL: _notice_reader(NullMessage),
+    PacketType.NULL: _read_null,
     PacketType.LEAVE: _notice_reader(Leave),
     PacketType.WAKE: _notice_reader(Wake),
 }

@@ -11,12 +11,13 @@ known, and checked, before any list is read.
     Token      ring u64 u32, token_seq, seq, aru u64, aru_id u32, timestamp, retrans_round, bytes_round,
                backlog, block_seq u64, requests u16, ranges u16; then all seqs u64, the number of ranges
                of each u8, all ranges u32 u32
-    Join       counter, ring_seq, future_ring_seq, rotation_count u64, segment_bytes u32, |proc_set| u16,
-               |fail_set| u16; then both sets, ascending, u32
+    Join       counter, ring_seq, future_ring_seq, rotation_count u64, segment_bytes u32, six settings u64,
+               |proc_set| u16, |fail_set| u16; then both sets, ascending, u32
     Commit     counter u64, ring u64 u32, token_seq u64, timestamp u64, memb_index u16, entries u16,
                names u32; then the entries, then the names of all deliver_memb u32
       entry    processor u32, old ring u64 u32, old_ring_aru u64, high_delivered u64, names u16, flags u8
-    Null, Leave, Wake   ring u64 u32
+    Null       counter u64, ring u64 u32, members u16
+    Leave, Wake         counter u64, ring u64 u32
 
 A sealed packet (seal.py) names its key in the header, whose check is 0; then come a counter u64, the fields
 and contents, encrypted, and a tag of 16 bytes.
@@ -28,7 +29,7 @@ from enum import IntEnum, IntFlag
 from struct import Struct
 
 MAGIC = b"TP"
-VERSION = 1
+VERSION = 2
 UNSEALED = 0
 """The key id of a packet without a seal."""
 KEY_ID_MAX = 255
@@ -64,11 +65,12 @@ HEAD = Struct(">2sBBBBHQII")
 HEADER = Struct(">2sBBBBHQIII")
 MESSAGE = Struct(">QIQQQIQIBBI")
 TOKEN = Struct(">QIQQQIQQQQQHH")
-JOIN = Struct(">QQQQIHH")
+JOIN = Struct(">QQQQI6QHH")
 COMMIT = Struct(">QQIQQHHI")
 ENTRY = Struct(">IQIQQHB")
-NOTICE = Struct(">QI")
-"""Null, Leave and Wake say no more than which ring they are about."""
+NOTICE = Struct(">QQI")
+"""Leave and Wake say only which ring they are about."""
+NULL = Struct(">QQIH")
 
 IDENTITY = slice(8, HEAD.size)
 """Where the header names the cluster, the sender and its incarnation: the last fields before the check."""

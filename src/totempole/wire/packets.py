@@ -71,8 +71,23 @@ class RegularToken(NamedTuple):
     rtr: tuple[RetransmissionRequest, ...] = ()
 
 
+class SharedSettings(NamedTuple):
+    """Settings that the members of a ring should have in common; Joins tell them."""
+
+    token_loss_us: int = 0
+    token_retransmission_us: int = 0
+    consensus_us: int = 0
+    idle_hold_us: int = 0
+    outstanding_packets_max: int = 0
+    members_max: int = 0
+
+
 class Join(NamedTuple):
-    """000 §4.2. `counter` counts the sender's Joins in this incarnation, so that a replay is known."""
+    """000 §4.2.
+
+    `counter` counts what the sender has said in this incarnation beside messages and regular tokens: Joins,
+    Commit tokens, Nulls, Leaves and Wakes. So a replay of any of them is known for what it is.
+    """
 
     sender: ProcessorId
     incarnation: int
@@ -84,6 +99,7 @@ class Join(NamedTuple):
     rotation_count: int
     segment_bytes: int = DATAGRAM_BYTES_MAX
     """The largest datagram that the sender can take."""
+    settings: SharedSettings = SharedSettings()
 
 
 class CommitEntry(NamedTuple):
@@ -117,7 +133,10 @@ class NullMessage(NamedTuple):
 
     sender: ProcessorId
     incarnation: int
+    counter: int
     ring_id: RingId
+    members: int = 1
+    """How many are on that ring: whether another ring has room for them."""
 
 
 class Leave(NamedTuple):
@@ -125,6 +144,7 @@ class Leave(NamedTuple):
 
     sender: ProcessorId
     incarnation: int
+    counter: int
     ring_id: RingId
 
 
@@ -133,7 +153,11 @@ class Wake(NamedTuple):
 
     sender: ProcessorId
     incarnation: int
+    counter: int
     ring_id: RingId
 
 
-Packet = RegularMessage | RegularToken | Join | CommitToken | NullMessage | Leave | Wake
+Notice = NullMessage | Leave | Wake
+"""Packets that only say that their sender is there, goes, or waits for the token."""
+
+Packet = RegularMessage | RegularToken | Join | CommitToken | Notice

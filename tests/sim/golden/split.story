@@ -45,27 +45,27 @@
    0.372747s  q    state operational>gather token loss
    0.372810s  r    state operational>gather token loss
    0.382907s  p    state operational>gather token loss
-   0.422747s  q    state gather>gather consensus timeout
-   0.422810s  r    state gather>gather consensus timeout
-   0.422894s  q    state gather>commit consensus
-   0.422967s  r    state gather>commit consensus
-   0.424257s  q    state commit>recover commit token
-   0.424314s  r    state commit>recover commit token
-   0.424737s  q    delivered 10 in 12@1 from 0.200395s to 0.200635s: 10 of p
-   0.424737s  q    installs [q r] transitional 14@2
-   0.424737s  q    installs {q r} regular 16@2
-   0.424737s  q    state recover>operational ring installed
-   0.424824s  r    delivered 10 in 12@1 from 0.200503s to 0.200719s: 10 of p
-   0.424824s  r    installs [q r] transitional 14@2
-   0.424824s  r    installs {q r} regular 16@2
-   0.424824s  r    state recover>operational ring installed
-   0.432907s  p    state gather>gather consensus timeout
-   0.432907s  p    state gather>commit consensus
-   0.433348s  p    state commit>recover commit token
-   0.433403s  p    delivered 10 in 12@1 from 0.200260s to 0.200571s: 10 of p
-   0.433403s  p    installs [p] transitional 14@1
-   0.433403s  p    installs {p} regular 16@1
-   0.433403s  p    state recover>operational ring installed
+   0.429747s  q    state gather>gather consensus timeout
+   0.431310s  r    state gather>gather consensus timeout
+   0.432887s  q    state gather>commit consensus
+   0.432944s  r    state gather>commit consensus
+   0.433907s  p    state gather>gather consensus timeout
+   0.433907s  p    state gather>commit consensus
+   0.434250s  q    state commit>recover commit token
+   0.434327s  r    state commit>recover commit token
+   0.434348s  p    state commit>recover commit token
+   0.434403s  p    delivered 10 in 12@1 from 0.200260s to 0.200571s: 10 of p
+   0.434403s  p    installs [p] transitional 14@1
+   0.434403s  p    installs {p} regular 16@1
+   0.434403s  p    state recover>operational ring installed
+   0.434801s  q    delivered 10 in 12@1 from 0.200395s to 0.200635s: 10 of p
+   0.434801s  q    installs [q r] transitional 14@2
+   0.434801s  q    installs {q r} regular 16@2
+   0.434801s  q    state recover>operational ring installed
+   0.434883s  r    delivered 10 in 12@1 from 0.200503s to 0.200719s: 10 of p
+   0.434883s  r    installs [q r] transitional 14@2
+   0.434883s  r    installs {q r} regular 16@2
+   0.434883s  r    state recover>operational ring installed
    0.700000s  -    fault heal
    0.751239s  r    state operational>gather foreign message
    0.751277s  q    state operational>gather foreign message
@@ -79,11 +79,11 @@
    0.754083s  p    installs [p] transitional 18@1
    0.754083s  p    installs {p q r} regular 20@1
    0.754083s  p    state recover>operational ring installed
-   0.754157s  q    delivered 5 in 16@2 from 0.600000s to 0.600178s: 5 of q
+   0.754157s  q    delivered 5 in 16@2 from 0.600000s to 0.600179s: 5 of q
    0.754157s  q    installs [q r] transitional 18@2
    0.754157s  q    installs {p q r} regular 20@1
    0.754157s  q    state recover>operational ring installed
-   0.754254s  r    delivered 5 in 16@2 from 0.600094s to 0.600282s: 5 of q
+   0.754254s  r    delivered 5 in 16@2 from 0.600094s to 0.600284s: 5 of q
    0.754254s  r    installs [q r] transitional 18@2
    0.754254s  r    installs {p q r} regular 20@1
    0.754254s  r    state recover>operational ring installed

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from totempole.sim.script_runner import Outcome
 from totempole.trace.schema import Row
+
+IDLE_RUN_US = 30_000_000
+"""Longer runs are those in which the ring is left alone."""
 
 FAULTS = (
     "partition",
@@ -17,9 +20,21 @@ FAULTS = (
     "pause",
     "slow",
     "cut",
+    "sever",
     "condition",
     "drop-next",
     "ambush",
+    "ambush after an ambush",
+    "crash-within",
+    "move",
+    "double",
+    "retire",
+    "segments",
+    "keys",
+    "disk wipe",
+    "disk lose",
+    "disk slow",
+    "disk stick",
 )
 
 FATES = (
@@ -29,11 +44,20 @@ FATES = (
     "delayed",
     "corrupted",
     "cut",
+    "cut under way",
+    "sent to an old address",
     "filtered",
+    "shown",
+    "misdirected",
+    "reflected",
+    "replayed",
     "overflowed",
     "torn_writes",
 )
 """What befell single datagrams and writes."""
+
+RUNS = ("sealed", "unequal settings", "slow LAN", "full ring", "more than nine", "idle", "severed link")
+"""What surrounded whole runs."""
 
 STATES = ("starting", "operational", "gather", "commit", "recover")
 
@@ -85,11 +109,15 @@ BRANCHES = (
     "idle ring woken",
     "laggard expelled",
     "laggard not taken back yet",
+    "join of a former life",
+    "gave way to another of its number",
+    "outlived another of its number",
 )
 
 EXPECTED = (
     *(f"fault: {name}" for name in FAULTS),
     *(f"fate: {name}" for name in FATES),
+    *(f"run: {name}" for name in RUNS),
     *(f"crash in: {name}" for name in STATES),
     *(f"transition: {name}" for name in TRANSITIONS),
     *(f"branch: {name}" for name in BRANCHES),
@@ -103,8 +131,23 @@ def coverage_of(outcome: Outcome) -> Counter[str]:
         found[f"fault: {name}"] += count
     for name in FATES:
         found[f"fate: {name}"] += outcome.world.counters[name]
+    found.update(f"run: {name}" for name in _runs(outcome))
     found.update(_from_rows(outcome.rows))
     return +found
+
+
+def _runs(outcome: Outcome) -> Iterator[str]:
+    scenario, world = outcome.scenario, outcome.world
+    turns = {
+        "sealed": scenario.sealed,
+        "unequal settings": any(setting.processors for setting in scenario.settings),
+        "slow LAN": bool(scenario.lan.bandwidth_bytes_per_s),
+        "full ring": any(host.config.members_max < len(world.hosts) for host in world.hosts.values()),
+        "more than nine": len(world.hosts) > 9,
+        "idle": scenario.end_us >= IDLE_RUN_US,
+        "severed link": bool(world.medium.severed),
+    }
+    return (name for name, true in turns.items() if true)
 
 
 def _from_rows(rows: Iterable[Row]) -> Counter[str]:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from totempole.groups.body import HEAD_BYTES, RUN_BYTES, pack_names
-from totempole.sim.fuzz.coverage import FATES, FAULTS
+from totempole.sim.fuzz.coverage import FATES, FAULTS, RUNS
 from totempole.sim.script import PROCESS_VERBS
 from totempole.sim.script_parser import ring_config
 from totempole.sim.script_runner import Outcome
@@ -55,7 +55,8 @@ ACTS = (
 
 EXPECTED = (
     *(f"fault: {name}" for name in FAULTS),
-    *(f"fate: {name}" for name in FATES if name != "corrupted"),
+    *(f"fate: {name}" for name in FATES),
+    *(f"run: {name}" for name in RUNS),
     *(f"branch: {name}" for name in BRANCHES),
     *(f"groups: {name}" for name in TURNS),
     *(f"process: {name}" for name in ACTS),

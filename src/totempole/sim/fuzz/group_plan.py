@@ -14,7 +14,8 @@ from random import Random
 from totempole.groups import GroupConfig
 from totempole.groups.body import HEAD_BYTES, RUN_BYTES, pack_names
 from totempole.groups.packing import OVERHEAD_MAX
-from totempole.sim.fuzz.plan import CALM_US, END_US, FIRST_FAULT_US, MS, Planner, S
+from totempole.sim.fuzz.circumstances import SLOW_LAN
+from totempole.sim.fuzz.plan import CALM_US, FIRST_FAULT_US, MS, Planner, S
 from totempole.sim.fuzz.profiles import ALL, Profile
 from totempole.sim.script import (
     Action,
@@ -36,7 +37,10 @@ from totempole.types import ProcessorId, Service
 
 GROUPS = ("orders", "stock", "prices", "büro", "a" * 60)
 PACKET_BYTES = (512, 600, 1_000, 1_500, 4_000, 60_000)
+WHOLE_PACKET_BYTES = 440_000
+"""Seven bursts: what a ring sends by default, and here on a slow LAN."""
 LARGE_BYTES_MAX = 300_000
+LARGE_BYTES_MAX_ON_LAN = 1_000_000
 LARGE_PACKETS_MAX = 40
 MESSAGE_BYTES_LEAST = 20_000
 """Four of the small ones together have less."""
@@ -75,14 +79,24 @@ class GroupPlanner(Planner):
         super().__init__(seed, profile)
         self._life = random = Random(f"{self.PURPOSE}/{seed}/processes")
         self._packet_bytes = random.choice(PACKET_BYTES)
+        if self.around.shape == SLOW_LAN:
+            self._packet_bytes = WHOLE_PACKET_BYTES
         self._groups = random.sample(GROUPS, random.choice((1, 2, 2, 3, 5)))
-        everywhere = [(me, name) for me in self._all for name in "abcd"[: random.choice((1, 1, 2, 2, 3, 4))]]
+        everywhere = [
+            (me, name) for me in self.everyone for name in "abcd"[: random.choice((1, 1, 2, 2, 3, 4))]
+        ]
         self._programs = sorted(random.sample(everywhere, min(PROGRAMS_MAX, len(everywhere))))
-        self._budget = dict.fromkeys(self._all, PACKETS_MAX)
+        self._budget = dict.fromkeys(self.everyone, PACKETS_MAX)
+        self._large_max = LARGE_BYTES_MAX
+        if self.around.shape == SLOW_LAN:
+            self._budget = dict.fromkeys(self.everyone, PACKETS_MAX // 8)
+            self._large_max = LARGE_BYTES_MAX_ON_LAN
 
     def scenario(self) -> Scenario:
         scenario = super().scenario()
-        steps = tuple(replace(step, action=_undamaged(step.action)) for step in scenario.steps)
+        steps = scenario.steps
+        if not scenario.sealed:
+            steps = tuple(replace(step, action=_undamaged(step.action)) for step in steps)
         return replace(scenario, groups=self._group_config(), steps=steps)
 
     def _settings(self) -> tuple[Setting, ...]:
@@ -90,7 +104,7 @@ class GroupPlanner(Planner):
 
     def _group_config(self) -> GroupConfig:
         random = self._life
-        largest = min(LARGE_BYTES_MAX, LARGE_PACKETS_MAX * self._packet_bytes)
+        largest = min(self._large_max, LARGE_PACKETS_MAX * self._packet_bytes)
         message_bytes_max = max(MESSAGE_BYTES_LEAST, largest)
         return GroupConfig(
             message_bytes_max=message_bytes_max,
@@ -99,6 +113,9 @@ class GroupPlanner(Planner):
         )
 
     # What processes do
+
+    def _plan_numbers(self) -> None:
+        """Programs belong to one host, and would not know which of two."""
 
     def _plan_traffic(self) -> None:
         """Instead of raw traffic."""
@@ -121,9 +138,9 @@ class GroupPlanner(Planner):
 
     def _plan_arrival(self, me: ProcessorId, name: str, at_us: int) -> None:
         random = self._life
-        self._at(at_us, OnProcess("connect", me, name))
+        self.at(at_us, OnProcess("connect", me, name))
         for group in random.sample(self._groups, random.randint(0, len(self._groups))):
-            self._at(at_us + random.choice((0, 0, 10 * MS)), self._join(me, name, group))
+            self.at(at_us + random.choice((0, 0, 10 * MS)), self._join(me, name, group))
 
     def _live(self, at_us: int, me: ProcessorId, name: str) -> None:
         random = self._life
@@ -160,58 +177,75 @@ class GroupPlanner(Planner):
 
     def _large(self) -> int:
         packets = self._life.choice((1.5, 2, 3, 6, 15, LARGE_PACKETS_MAX))
-        return min(LARGE_BYTES_MAX, int(packets * self._packet_bytes))
+        return min(self._large_max, int(packets * self._packet_bytes))
 
     def send(self, at_us: int, me: ProcessorId, name: str) -> None:
-        self._at(at_us, self._multicast(me, name))
+        self.at(at_us, self._multicast(me, name))
 
     def send_large(self, at_us: int, me: ProcessorId, name: str) -> None:
-        self._at(at_us, self._multicast(me, name, large=True))
+        self.at(at_us, self._multicast(me, name, large=True))
 
     def crowd(self, at_us: int, me: ProcessorId, name: str) -> None:
         """All programs of a processor send large messages at once, and then something goes wrong."""
         for there, other in self._programs:
             if there == me:
-                self._at(at_us, self._multicast(me, other, large=True))
+                self.at(at_us, self._multicast(me, other, large=True))
         if self._life.random() < 0.3 and at_us < CALM_US - S:
             gone_us = at_us + self._life.randint(MS, 60 * MS)
-            self._at(gone_us, self._parts())
-            self._at(min(CALM_US, gone_us + self._life.randint(50 * MS, 800 * MS)), Heal())
+            self.at(gone_us, self.parts())
+            self.at(min(CALM_US, gone_us + self._life.randint(50 * MS, 800 * MS)), Heal())
 
     def part_in_the_act(self, at_us: int, me: ProcessorId, name: str) -> None:
         """It joins and leaves behind messages that wait to be safe, and its processor is cut off: who stays
         delivers that in the transitional configuration."""
         random = self._life
-        if at_us > CALM_US - S or len(self._all) < 2:
+        if at_us > CALM_US - S or len(self.everyone) < 2:
             self.join(at_us, me, name)
             return
         for there, other in random.sample(self._programs, min(3, len(self._programs))):
-            self._at(at_us, replace(self._multicast(there, other), units=2, service=Service.SAFE))
+            self.at(at_us, replace(self._multicast(there, other), units=2, service=Service.SAFE))
         group = random.choice(self._groups)
         then_us = at_us + random.randint(0, 2 * self._delay_us[1])
-        self._at(then_us, random.choice((self._join(me, name, group), QuitGroup(me, name, group))))
-        self._at(then_us, self._join(me, name, group))
+        self.at(then_us, random.choice((self._join(me, name, group), QuitGroup(me, name, group))))
+        self.at(then_us, self._join(me, name, group))
         gone_us = then_us + random.randint(1, 6 * self._delay_us[1])
-        self._at(gone_us, Partition(((me,),)))
-        self._at(gone_us + random.randint(50 * MS, 600 * MS), Heal())
+        self.at(gone_us, Partition(((me,),)))
+        self.at(gone_us + random.randint(50 * MS, 600 * MS), Heal())
+
+    def retire_in_the_act(self, at_us: int, me: ProcessorId, name: str) -> None:
+        """Its node is told to end with much in its queues, and then the configuration changes."""
+        random = self._life
+        if at_us > CALM_US - S or len(self.everyone) < 3:
+            self.send(at_us, me, name)
+            return
+        for there, other in self._programs:
+            if there == me:
+                self.at(at_us, replace(self._multicast(me, other), units=12))
+        gone_us = at_us + random.randint(0, 3 * MS)
+        self.at(gone_us, OnProcessor("retire", me))
+        other_one = random.choice([one for one in self.everyone if one != me])
+        verb = random.choice(("crash", "leave", "retire"))
+        self.at(gone_us + random.randint(0, 3 * MS), OnProcessor(verb, other_one))
+        for one in (me, other_one):
+            self.at(min(CALM_US, gone_us + random.randint(300 * MS, 2 * S)), OnProcessor("restart", one))
 
     def join(self, at_us: int, me: ProcessorId, name: str) -> None:
-        self._at(at_us, self._join(me, name, self._life.choice(self._groups)))
+        self.at(at_us, self._join(me, name, self._life.choice(self._groups)))
 
     def quit(self, at_us: int, me: ProcessorId, name: str) -> None:
         group = self._life.choice(self._groups)
-        self._at(at_us, QuitGroup(me, name, group))
+        self.at(at_us, QuitGroup(me, name, group))
         if self._life.random() < 0.5:
-            self._at(at_us + self._life.choice((0, 50 * MS)), self._join(me, name, group))
+            self.at(at_us + self._life.choice((0, 50 * MS)), self._join(me, name, group))
 
     def disconnect(self, at_us: int, me: ProcessorId, name: str) -> None:
         """After a last message, which is still sent."""
-        self._at(at_us, self._multicast(me, name, large=self._life.random() < 0.3))
-        self._at(at_us, OnProcess("disconnect", me, name))
+        self.at(at_us, self._multicast(me, name, large=self._life.random() < 0.3))
+        self.at(at_us, OnProcess("disconnect", me, name))
         self._come_again(at_us, me, name)
 
     def crash_process(self, at_us: int, me: ProcessorId, name: str) -> None:
-        self._at(at_us, OnProcess("crash", me, name))
+        self.at(at_us, OnProcess("crash", me, name))
         self._come_again(at_us, me, name)
 
     def _come_again(self, at_us: int, me: ProcessorId, name: str) -> None:
@@ -219,8 +253,8 @@ class GroupPlanner(Planner):
             self._plan_arrival(me, name, min(CALM_US, at_us + self._life.choice((0, MS, 300 * MS))))
 
     def stall(self, at_us: int, me: ProcessorId, name: str) -> None:
-        self._at(at_us, OnProcess("stall", me, name))
-        self._at(min(CALM_US, at_us + self._life.randint(10 * MS, S)), OnProcess("wake", me, name))
+        self.at(at_us, OnProcess("stall", me, name))
+        self.at(min(CALM_US, at_us + self._life.randint(10 * MS, S)), OnProcess("wake", me, name))
 
     # Worst moments
 
@@ -228,7 +262,7 @@ class GroupPlanner(Planner):
         """Something happens while the tables are exchanged, or as soon as they are."""
         random = self._life
         me, name = random.choice(self._programs)
-        who = random.choice(self._all)
+        who = random.choice(self.everyone)
         process: tuple[ProcessAction, ...] = (
             self._join(me, name, random.choice(self._groups)),
             QuitGroup(me, name, random.choice(self._groups)),
@@ -237,26 +271,27 @@ class GroupPlanner(Planner):
             OnProcess("crash", me, name),
         )
         faults: tuple[Ambush, ...] = (
-            self._parts(),
-            self._parts(),
+            self.parts(),
+            self.parts(),
             Heal(),
             OnProcessor("crash", who),
             OnProcessor("leave", who),
+            OnProcessor("retire", who),
         )
         action: Ambush = random.choice(process if random.random() < 0.5 else faults)
-        self._at(at_us, When(random.choice(WORST_MOMENTS), action, None, random.choice((0, 0, 1, 2, 3, 5))))
+        self.at(at_us, When(random.choice(WORST_MOMENTS), action, None, random.choice((0, 0, 1, 2, 3, 5))))
         if isinstance(action, OnProcessor):
-            self._at(min(CALM_US, at_us + random.randint(300 * MS, 2 * S)), OnProcessor("restart", who))
+            self.at(min(CALM_US, at_us + random.randint(300 * MS, 2 * S)), OnProcessor("restart", who))
 
     # The calm
 
     def _plan_last_acts(self, me: ProcessorId, name: str) -> None:
         random = self._life
-        self._at(CALM_US, OnProcess("wake", me, name))
-        at_us = END_US - S + random.randint(0, 100 * MS)
+        self.at(CALM_US, OnProcess("wake", me, name))
+        at_us = self._end_us - S + random.randint(0, 100 * MS)
         if random.random() < 0.5:
-            self._at(at_us - 500 * MS, self._join(me, name, random.choice(self._groups)))
-        self._at(at_us, replace(self._multicast(me, name), units=1))
+            self.at(at_us - 500 * MS, self._join(me, name, random.choice(self._groups)))
+        self.at(at_us, replace(self._multicast(me, name), units=1))
 
 
 Act = Callable[[GroupPlanner, int, ProcessorId, str], None]
@@ -266,6 +301,7 @@ ACTS: tuple[tuple[int, Act], ...] = (
     (10, GroupPlanner.send_large),
     (5, GroupPlanner.crowd),
     (4, GroupPlanner.part_in_the_act),
+    (2, GroupPlanner.retire_in_the_act),
     (14, GroupPlanner.join),
     (9, GroupPlanner.quit),
     (5, GroupPlanner.disconnect),

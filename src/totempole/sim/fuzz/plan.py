@@ -1,7 +1,8 @@
 """One seed, one scenario: who takes part, what is sent, and everything that goes wrong.
 
 The last quarter of a run is calm: the network is whole, everyone still up runs at full speed. What the
-protocol promises once faults stop must have come true by the end.
+protocol promises once faults stop must have come true by the end. Where a link stays severed (circumstances),
+the run is longer, and what is promised is less (sim/settling.py).
 """
 
 from __future__ import annotations
@@ -9,12 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from totempole.sim.conditions import Buffers, Condition, Costs, DiskSpeed
+from totempole.sim.conditions import Buffers, Condition, Costs, DiskSpeed, Lan
+from totempole.sim.fuzz import circumstances, injectors
+from totempole.sim.fuzz.circumstances import CROWD, CROWDS, FULL, IDLE, SEVERED, SLOW_LAN
 from totempole.sim.fuzz.profiles import ALL, Profile
 from totempole.sim.script import (
     Action,
     Ambush,
     DropNext,
+    ExpectRollbacks,
     ExpectSettled,
     Heal,
     OnLink,
@@ -29,6 +33,7 @@ from totempole.sim.script import (
     Traffic,
     When,
 )
+from totempole.sim.script_faults import LimitSegments, OnDisk, SetKeys
 from totempole.types import ProcessorId, RingKind, Service
 from totempole.wire.layout import PACKET_BYTES_MAX
 
@@ -43,6 +48,20 @@ SETTLE_US = 2_500 * MS
 STRETCHED_US = 600 * MS
 """A token loss timeout that is stretched further could not settle the ring in that time."""
 FIRST_FAULT_US = 300 * MS
+LONG_END_US = 20 * S
+"""With a link that stays dead, or with full rings, a run lasts longer."""
+FULL_SETTLE_US = 10 * S
+"""Those who find no place in a full ring meet by trial and error."""
+SEVERED_READMISSION_US = S
+"""For so long, and a quarter, those who failed before wait before they try again."""
+SEVERED_SETTLE_US = 9 * S
+"""Several such waits: whom a ring takes in, and whom it leaves out, is found by trial and error."""
+IDLE_US = (30 * S, 40 * S, 70 * S)
+"""How long an idle ring is left alone before one of its members crashes."""
+MOVE, DOUBLE = 0.1, 0.05
+"""How many seeds have a processor that moves, and a number that two use."""
+SLOW_BUFFER_BYTES = 4_000_000
+"""What large packets need."""
 
 SIZES = ((70, 1, 900), (22, 900, 8_000), (8, 8_000, 40_000))
 """Weight, least and greatest size in bytes: most messages are small, some span many segments."""
@@ -61,35 +80,56 @@ class Planner:
     def __init__(self, seed: int, profile: Profile = ALL) -> None:
         self._seed = seed
         self._profile = profile
-        self._random = random = Random(f"{self.PURPOSE}/{seed}")
+        self.around = circumstances.draw(Random(f"{self.PURPOSE}/{seed}/circumstances"), profile)
+        self._extra = Random(f"{self.PURPOSE}/{seed}/extra")
+        """For what the circumstances need."""
+        self.random = random = Random(f"{self.PURPOSE}/{seed}")
         self._pace = Random(f"{self.PURPOSE}/{seed}/pace")
         """For what was added later, so that the rest of a seed stays as it was."""
         count = random.choice((1, 2, 2, 3, 3, 3, 4, 4, 4, 5, 5, 5, 6, 7, 8, 9))
-        self._all: tuple[ProcessorId, ...] = tuple(range(1, count + 1))
+        if self.around.shape == CROWD:
+            count = self._extra.choice(CROWDS)
+        elif self.around.shape in (FULL, SEVERED):
+            count = min(7, max(3, count))
+        elif self.around.shape == IDLE:
+            # A token that goes round for minutes costs time, and more with more members.
+            count = min(3, max(2, count))
+        self.everyone: tuple[ProcessorId, ...] = tuple(range(1, count + 1))
         self._delay_us = random.choice(((100, 300), (200, 600), (300, 900), (300, 1_500)))
         self._token_loss_us = random.choice((60, 100, 150)) * MS
+        if self.around.shape == SLOW_LAN:
+            self._token_loss_us = 150 * MS
+        self._end_us = LONG_END_US if self.around.shape in (SEVERED, FULL) else END_US
+        self._idle_us = self._extra.choice(IDLE_US) if self.around.shape == IDLE else 0
+        self._end_us += self._idle_us
         self._steps: list[Step] = []
         self._down: set[ProcessorId] = set()
         """Who crashes without being restarted before the calm."""
 
     def scenario(self) -> Scenario:
-        random = self._random
+        random = self.random
         settings = self._settings()
         self._plan_traffic()
         self._plan_faults()
         self._plan_lag()
+        self._plan_adjustments()
+        self._plan_numbers()
         self._plan_calm()
+        slow = self.around.shape == SLOW_LAN
+        buffer_bytes = random.choice((16_000, 64_000, 212_992))
         return Scenario(
             name=self._name(),
-            processors=tuple((str(me), me) for me in self._all),
-            end_us=END_US,
+            processors=tuple((str(me), me) for me in self.everyone),
+            end_us=self._end_us,
             seed=self._seed,
             settings=settings,
             drift_ppm=random.choice((0, 50, 500, 5_000)),
             condition=self._clean(),
+            lan=circumstances.lan(self._extra) if slow else Lan(),
             costs=Costs(),
-            buffers=Buffers(data_bytes=random.choice((16_000, 64_000, 212_992))),
+            buffers=Buffers(data_bytes=SLOW_BUFFER_BYTES if slow else buffer_bytes),
             disk=DiskSpeed(latency_us=random.choice(((100, 300), (200, 2_000), (1_000, 20_000)))),
+            sealed=self.around.sealed,
             steps=tuple(sorted(self._steps, key=lambda step: step.at_us)),
         )
 
@@ -100,7 +140,7 @@ class Planner:
     # What is set
 
     def _settings(self) -> tuple[Setting, ...]:
-        random = self._random
+        random = self.random
         pace = self._pace
         loss_us = self._token_loss_us
         kind = RingKind.ACCELERATED if self._seed % 2 else RingKind.CLASSIC
@@ -130,7 +170,17 @@ class Planner:
             "reassembly_bytes_max": random.choice((PACKET_BYTES_MAX, 8_000_000)),
             "timestamp_interval": random.choice((10 * each_time, 40 * each_time, 10_000)),
         }
-        return tuple(Setting(field, value) for field, value in values.items())
+        if self.around.shape == IDLE:
+            values["timeout_stretch_max_percent"] = STRETCHED_US * 100 // loss_us
+        if self.around.shape == SEVERED:
+            values["readmission_us"] = SEVERED_READMISSION_US
+        if self.around.shape == FULL:
+            values["members_max"] = self._extra.randint(2, len(self.everyone) - 1)
+        settings = [Setting(field, value) for field, value in values.items()]
+        if self.around.unequal:
+            numbers = {name: int(value) for name, value in values.items()}
+            settings += circumstances.unequal_settings(self._extra, self.everyone, numbers)
+        return tuple(settings)
 
     def _clean(self) -> Condition:
         return Condition(delay_us=self._delay_us)
@@ -138,34 +188,36 @@ class Planner:
     # What is sent
 
     def _plan_traffic(self) -> None:
-        random = self._random
+        random = self.random
         messages_left = random.randint(250, 500)
         while messages_left > 0:
             count = min(messages_left, random.randint(5, 60))
             messages_left -= count
             at_us = random.randint(FIRST_FAULT_US // 2, CALM_US)
-            me = random.choice(self._all)
+            me = random.choice(self.everyone)
             size = self._size()
             if random.random() < 0.3:
                 service = random.choice((Service.AGREED, Service.SAFE))
-                self._at(at_us, Send(me, min(count, 20), size, service))
+                self.at(at_us, Send(me, min(count, 20), size, service))
             else:
                 until_us = at_us + random.randint(50 * MS, 2 * S)
                 rate = count * S / (until_us - at_us)
-                self._at(at_us, Traffic(me, round(rate, 1), size, random.choice((0.0, 0.3, 1.0)), until_us))
-        for me in self._all:
-            self._at(END_US - S, Send(me, 3, self._size(), random.choice((Service.AGREED, Service.SAFE))))
+                self.at(at_us, Traffic(me, round(rate, 1), size, random.choice((0.0, 0.3, 1.0)), until_us))
+        for me in self.everyone:
+            self.at(
+                self._end_us - S, Send(me, 3, self._size(), random.choice((Service.AGREED, Service.SAFE)))
+            )
 
     def _size(self) -> int:
         weights = [weight for weight, _, _ in SIZES]
-        _, least, greatest = self._random.choices(SIZES, weights)[0]
-        return self._random.randint(least, greatest)
+        _, least, greatest = self.random.choices(SIZES, weights)[0]
+        return self.random.randint(least, greatest)
 
     # What goes wrong
 
     def _plan_faults(self) -> None:
-        random = self._random
-        faults, cascades = self._profile.drawn(FAULTS), self._profile.drawn(CASCADES)
+        random = self.random
+        faults, cascades = self.around.harms.drawn(FAULTS), self.around.harms.drawn(CASCADES)
         if not faults:
             return
         at_us = FIRST_FAULT_US
@@ -182,91 +234,143 @@ class Planner:
     def _plan_lag(self) -> None:
         """Now and then one processor misses most of what the others send as fast as they can."""
         random = self._pace
-        if len(self._all) < 3 or random.random() > 0.2:
+        if len(self.everyone) < 3 or random.random() > 0.2:
             return
-        laggard = random.choice(self._all)
+        laggard = random.choice(self.everyone)
         at_us = random.randint(FIRST_FAULT_US, CALM_US - S)
         until_us = at_us + random.randint(200 * MS, 400 * MS)
         deaf = Condition(loss=random.choice((0.4, 0.6)), token_loss=0.0, delay_us=self._delay_us)
-        self._at(at_us, SetCondition(deaf, target=laggard))
-        for me in self._all:
+        self.at(at_us, SetCondition(deaf, target=laggard))
+        for me in self.everyone:
             if me != laggard:
-                self._at(at_us, Traffic(me, 2_000.0 / len(self._all), 20, 0.3, until_us))
-        self._at(until_us, SetCondition(self._clean(), target=laggard))
+                self.at(at_us, Traffic(me, 2_000.0 / len(self.everyone), 20, 0.3, until_us))
+        self.at(until_us, SetCondition(self._clean(), target=laggard))
+
+    def _plan_adjustments(self) -> None:
+        """What the runtime tells a protocol that runs: new keys, in three rounds, and smaller datagrams."""
+        random = self._extra
+        if self.around.sealed:
+            at_us = random.randint(FIRST_FAULT_US, 3 * S)
+            for keys in ((1, 2), (2, 1), (2,)):
+                for me in self.everyone:
+                    self.at(at_us + random.randint(0, 100 * MS), SetKeys(me, keys))
+                at_us += random.randint(200 * MS, S)
+        if random.random() < 0.15:
+            at_us = random.randint(FIRST_FAULT_US, CALM_US)
+            self.at(at_us, LimitSegments(random.choice(self.everyone), random.choice((200, 450, 900))))
+        if self.around.shape == SEVERED:
+            source, target = random.sample(self.everyone, 2)
+            self.at(random.randint(FIRST_FAULT_US, CALM_US), OnLink("sever", source, target))
+
+    def _plan_numbers(self) -> None:
+        """Now and then a processor moves to another address, or another node is given its number."""
+        random = Random(f"{self.PURPOSE}/{self._seed}/numbers")
+        harms = self._profile.harms
+        always = not self._profile.whole
+        if "move" in harms and (random.random() < MOVE or always):
+            injectors.move(self, random, random.randint(FIRST_FAULT_US, CALM_US - S))
+        if "double" in harms and len(self.everyone) > 1 and (random.random() < DOUBLE or always):
+            injectors.double(self, random, random.randint(FIRST_FAULT_US, CALM_US - 2 * S))
 
     def _plan_calm(self) -> None:
-        """Everything is put right at one instant; a processor that is down may stay so."""
-        self._at(CALM_US, Heal())
-        self._at(CALM_US, SetCondition(self._clean()))
-        for me in self._all:
-            self._at(CALM_US, OnProcessor("resume", me))
-            self._at(CALM_US, Slow(me, 1.0))
+        """Everything but a severed link is put right at one instant; a processor that is down may stay so."""
+        self.at(CALM_US, Heal())
+        self.at(CALM_US, SetCondition(self._clean()))
+        for me in self.everyone:
+            self.at(CALM_US, OnProcessor("resume", me))
+            self.at(CALM_US, Slow(me, 1.0))
         for me in sorted(self._down):
-            if self._random.random() < 0.8 or len(self._down) == len(self._all):
-                self._at(CALM_US, OnProcessor("restart", me))
-        self._at(END_US, ExpectSettled(SETTLE_US))
+            if self.random.random() < 0.8 or len(self._down) == len(self.everyone):
+                self.at(CALM_US, OnProcessor("restart", me))
+        for me in sorted({step.action.processor for step in self._steps if isinstance(step.action, OnDisk)}):
+            self.at(CALM_US, OnDisk("mend", me))
+        if self.around.shape == IDLE:
+            self._plan_late_crash()
+        elif "rollback" not in self._profile.harms:
+            bounds_us = {FULL: FULL_SETTLE_US, SEVERED: SEVERED_SETTLE_US}
+            self.at(self._end_us, ExpectSettled(bounds_us.get(self.around.shape, SETTLE_US)))
+        else:
+            # With old numbers used again nothing is promised but that no processor breaks, and that those
+            # who remember better notice.
+            self.at(self._end_us, ExpectRollbacks())
 
-    def _at(self, at_us: int, action: Action) -> None:
-        if self._profile.whole or self._profile.permits(action, self._clean()):
+    def _plan_late_crash(self) -> None:
+        """A short stop stretches the timeouts of a busy ring. After a long rest it notices a crash as fast as
+        ever (decision 0007)."""
+        stopped_us = CALM_US + 200 * MS
+        for me in self.everyone:
+            self.at(CALM_US, Traffic(me, 400.0, 50, 0.0, stopped_us + self._token_loss_us))
+        me = self._extra.choice(self.everyone)
+        self.at(stopped_us, OnProcessor("pause", me))
+        self.at(stopped_us + self._token_loss_us * 3 // 4, OnProcessor("resume", me))
+        self.at(CALM_US + S + self._idle_us, OnProcessor("crash", self._extra.choice(self.everyone)))
+        self.at(self._end_us, ExpectSettled(3 * self._token_loss_us + 300 * MS))
+
+    def at(self, at_us: int, action: Action) -> None:
+        if self.around.harms.permits(action, self._clean()):
             self._steps.append(Step(at_us, action))
 
-    def _later(self, at_us: int, least_us: int, greatest_us: int) -> int:
+    def later(self, at_us: int, least_us: int, greatest_us: int) -> int:
         """Some time after, but before the calm."""
-        return min(at_us + self._random.randint(least_us, greatest_us), CALM_US)
+        return min(at_us + self.random.randint(least_us, greatest_us), CALM_US)
 
-    def _someone(self) -> ProcessorId:
-        return self._random.choice(self._all)
+    def someone(self) -> ProcessorId:
+        return self.random.choice(self.everyone)
 
-    def _parts(self) -> Partition:
-        parts: list[list[ProcessorId]] = [[] for _ in range(self._random.choice((2, 2, 3)))]
-        for me in self._all:
-            self._random.choice(parts).append(me)
-        return Partition(tuple(tuple(part) for part in parts if part))
+    def parts(self) -> Partition:
+        parts: list[list[ProcessorId]] = [[] for _ in range(self.random.choice((2, 2, 3)))]
+        for me in self.everyone:
+            self.random.choice(parts).append(me)
+        sharp = self._extra.random() < 0.3
+        return Partition(tuple(tuple(part) for part in parts if part), sharp)
+
+    def worst_moment(self) -> str:
+        return self.random.choice(WORST_MOMENTS)
 
     def partition(self, at_us: int) -> None:
-        self._at(at_us, self._parts())
+        self.at(at_us, self.parts())
 
     def heal(self, at_us: int) -> None:
-        self._at(at_us, Heal())
+        self.at(at_us, Heal())
 
     def part_and_meet(self, at_us: int) -> None:
         self.partition(at_us)
-        self._at(self._later(at_us, 50 * MS, 1_500 * MS), Heal())
+        self.at(self.later(at_us, 50 * MS, 1_500 * MS), Heal())
 
     def crash(self, at_us: int) -> None:
-        me = self._someone()
-        if self._random.random() < 0.75:
-            self._at(at_us, OnProcessor("crash", me))
-            self._at(self._later(at_us, MS, 1_500 * MS), OnProcessor("restart", me))
+        me = self.someone()
+        if self.random.random() < 0.75:
+            self.at(at_us, OnProcessor("crash", me))
+            self.at(self.later(at_us, MS, 1_500 * MS), OnProcessor("restart", me))
         else:
             self._down.add(me)
-            self._at(at_us, OnProcessor("crash", me))
+            self.at(at_us, OnProcessor("crash", me))
 
     def leave(self, at_us: int) -> None:
-        me = self._someone()
-        self._at(at_us, OnProcessor("leave", me))
-        self._at(self._later(at_us, 10 * MS, 3 * S), OnProcessor("restart", me))
+        me = self.someone()
+        self.at(at_us, OnProcessor(self._extra.choice(("leave", "retire")), me))
+        self.at(self.later(at_us, 10 * MS, 3 * S), OnProcessor("restart", me))
 
     def pause(self, at_us: int) -> None:
-        me = self._someone()
-        self._at(at_us, OnProcessor("pause", me))
-        self._at(self._later(at_us, 5 * MS, 600 * MS), OnProcessor("resume", me))
+        me = self.someone()
+        self.at(at_us, OnProcessor("pause", me))
+        self.at(self.later(at_us, 5 * MS, 600 * MS), OnProcessor("resume", me))
 
     def slow(self, at_us: int) -> None:
-        me = self._someone()
-        self._at(at_us, Slow(me, self._random.choice((10.0, 50.0, 300.0))))
-        self._at(self._later(at_us, 50 * MS, 1_500 * MS), Slow(me, 1.0))
+        me = self.someone()
+        self.at(at_us, Slow(me, self.random.choice((10.0, 50.0, 300.0))))
+        self.at(self.later(at_us, 50 * MS, 1_500 * MS), Slow(me, 1.0))
 
     def cut(self, at_us: int) -> None:
-        if len(self._all) < 2:
+        if len(self.everyone) < 2:
             self.pause(at_us)
             return
-        source, target = self._random.sample(self._all, 2)
-        self._at(at_us, OnLink("cut", source, target))
-        self._at(self._later(at_us, 20 * MS, 1_000 * MS), OnLink("mend", source, target))
+        source, target = self.random.sample(self.everyone, 2)
+        self.at(at_us, OnLink("cut", source, target))
+        self.at(self.later(at_us, 20 * MS, 1_000 * MS), OnLink("mend", source, target))
 
     def noise(self, at_us: int) -> None:
-        random = self._random
+        random = self.random
         condition = Condition(
             loss=random.choice((0.0, 0.01, 0.05, 0.2)),
             duplicate=random.choice((0.0, 0.02, 0.2)),
@@ -276,90 +380,88 @@ class Planner:
             corrupt=random.choice((0.0, 0.0, 0.01)),
             delay_us=self._delay_us,
         )
-        self._at(at_us, SetCondition(condition))
-        self._at(self._later(at_us, 100 * MS, 2 * S), SetCondition(self._clean()))
+        self.at(at_us, SetCondition(condition))
+        self.at(self.later(at_us, 100 * MS, 2 * S), SetCondition(self._clean()))
 
     def deafen(self, at_us: int) -> None:
         """The token comes through but no data: a failure to receive."""
-        me = self._someone()
-        self._at(at_us, SetCondition(Condition(loss=1.0, token_loss=0.0, delay_us=self._delay_us), target=me))
-        self._at(self._later(at_us, 50 * MS, 1_500 * MS), SetCondition(self._clean(), target=me))
+        me = self.someone()
+        self.at(at_us, SetCondition(Condition(loss=1.0, token_loss=0.0, delay_us=self._delay_us), target=me))
+        self.at(self.later(at_us, 50 * MS, 1_500 * MS), SetCondition(self._clean(), target=me))
 
     def sluggish(self, at_us: int) -> None:
         """Delays beyond the timeouts on all links from one processor, with much under way."""
-        me = self._someone()
-        self._at(at_us, Send(me, 20, 50, Service.AGREED))
+        me = self.someone()
+        self.at(at_us, Send(me, 20, 50, Service.AGREED))
         delay_us = (self._token_loss_us // 4, 2 * self._token_loss_us)
-        self._at(at_us, SetCondition(Condition(delay_us=delay_us), source=me))
-        self._at(self._later(at_us, 50 * MS, 1_000 * MS), SetCondition(self._clean(), source=me))
+        self.at(at_us, SetCondition(Condition(delay_us=delay_us), source=me))
+        self.at(self.later(at_us, 50 * MS, 1_000 * MS), SetCondition(self._clean(), source=me))
 
     def pick_off(self, at_us: int) -> None:
         """Exactly the packets that hurt: a few tokens, Joins or messages of one processor."""
-        kind = self._random.choice(
+        kind = self.random.choice(
             ("token", "commit-token", "commit-token", "join", "message", "leave", "wake")
         )
-        to = self._someone() if self._random.random() < 0.3 else None
-        self._at(at_us, DropNext(kind, self._someone(), to, self._random.choice((1, 2, 8))))
+        to = self.someone() if self.random.random() < 0.3 else None
+        self.at(at_us, DropNext(kind, self.someone(), to, self.random.choice((1, 2, 8))))
 
     def stillborn(self, at_us: int) -> None:
         """Crash again before the first write of the new life is done."""
-        me = self._someone()
-        self._at(at_us, OnProcessor("crash", me))
-        again_us = at_us + self._random.randint(MS, 100 * MS)
-        self._at(again_us, OnProcessor("restart", me))
-        self._at(again_us + self._random.randint(10, 300), OnProcessor("crash", me))
-        self._at(self._later(again_us, 10 * MS, 1_000 * MS), OnProcessor("restart", me))
+        me = self.someone()
+        self.at(at_us, OnProcessor("crash", me))
+        again_us = at_us + self.random.randint(MS, 100 * MS)
+        self.at(again_us, OnProcessor("restart", me))
+        self.at(again_us + self.random.randint(10, 300), OnProcessor("crash", me))
+        self.at(self.later(again_us, 10 * MS, 1_000 * MS), OnProcessor("restart", me))
 
     def ambush(self, at_us: int) -> None:
         """Something goes wrong at the worst moment of a membership change."""
-        random = self._random
-        who = self._someone()
+        random = self.random
+        who = self.someone()
         action: Ambush = random.choice(
             (
-                self._parts(),
-                self._parts(),
+                self.parts(),
+                self.parts(),
                 OnProcessor("crash", who),
                 OnProcessor("leave", who),
                 DropNext("token", None, None, 9),
                 DropNext("commit-token", None, None, 9),
             )
         )
-        self._at(at_us, When(random.choice(WORST_MOMENTS), action, None, random.choice((0, 0, 1, 2, 3))))
+        self.at(at_us, When(random.choice(WORST_MOMENTS), action, None, random.choice((0, 0, 1, 2, 3))))
         if isinstance(action, OnProcessor):
-            self._at(self._later(at_us, 300 * MS, 2 * S), OnProcessor("restart", who))
+            self.at(self.later(at_us, 300 * MS, 2 * S), OnProcessor("restart", who))
 
     def gap(self, at_us: int) -> None:
         """Messages that only their sender has, others after them, and then the sender is gone.
 
         What is left of the ring recovers around the gap, and is interrupted while it does.
         """
-        random = self._random
-        lost = self._someone()
+        random = self.random
+        lost = self.someone()
         unheard = Condition(loss=1.0, token_loss=0.0, delay_us=self._delay_us)
-        self._at(at_us, SetCondition(unheard, source=lost))
-        for me in self._all:
-            self._at(
-                at_us, Send(me, random.randint(2, 10), 20, random.choice((Service.AGREED, Service.SAFE)))
-            )
+        self.at(at_us, SetCondition(unheard, source=lost))
+        for me in self.everyone:
+            self.at(at_us, Send(me, random.randint(2, 10), 20, random.choice((Service.AGREED, Service.SAFE))))
         gone_us = at_us + random.randint(2, 30) * self._delay_us[1]
-        self._at(gone_us, OnProcessor("crash", lost))
-        self._at(
+        self.at(gone_us, OnProcessor("crash", lost))
+        self.at(
             gone_us,
             When(
                 random.choice(("recover>operational", "promise given")),
-                self._parts(),
+                self.parts(),
                 None,
                 random.choice((0, 0, 1, 2)),
             ),
         )
-        back_us = self._later(gone_us, 300 * MS, 2 * S)
-        self._at(back_us, SetCondition(self._clean(), source=lost))
-        self._at(back_us, OnProcessor("restart", lost))
-        self._at(self._later(back_us, 0, S), Heal())
+        back_us = self.later(gone_us, 300 * MS, 2 * S)
+        self.at(back_us, SetCondition(self._clean(), source=lost))
+        self.at(back_us, OnProcessor("restart", lost))
+        self.at(self.later(back_us, 0, S), Heal())
 
     def lose_the_token(self, at_us: int) -> None:
         """Until the ring gives up: every copy that one processor sends."""
-        self._at(at_us, DropNext("token", self._someone(), None, 9))
+        self.at(at_us, DropNext("token", self.someone(), None, 9))
 
 
 WORST_MOMENTS = (
@@ -395,6 +497,17 @@ FAULTS: tuple[Injector, ...] = (
     Planner.ambush,
     Planner.gap,
     Planner.gap,
+    injectors.lose_disk,
+    injectors.lose_disk,
+    injectors.trouble_disk,
+    injectors.trouble_disk,
+    injectors.crash_within,
+    injectors.crash_within,
+    injectors.lead_astray,
+    injectors.lead_astray,
+    injectors.ambush_again,
+    injectors.ambush_again,
+    injectors.roll_back_disk,
 )
 
 CASCADES: tuple[Injector, ...] = (
@@ -406,4 +519,6 @@ CASCADES: tuple[Injector, ...] = (
     Planner.cut,
     Planner.pick_off,
     Planner.lose_the_token,
+    injectors.crash_within,
+    injectors.lead_astray,
 )

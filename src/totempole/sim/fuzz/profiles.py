@@ -13,8 +13,25 @@ from typing import Protocol, TypeVar
 
 from totempole.sim.conditions import Condition
 from totempole.sim.script import Action, DropNext, OnLink, OnProcessor, Partition, SetCondition, Slow, When
+from totempole.sim.script_faults import CrashWithin, OnDisk, Stray
 
-HARMS = ("partition", "cut", "crash", "leave", "pause", "slow", "condition", "drop")
+HARMS = (
+    "partition",
+    "cut",
+    "sever",
+    "crash",
+    "leave",
+    "pause",
+    "slow",
+    "condition",
+    "drop",
+    "astray",
+    "disk",
+)
+RARE = ("move", "double")
+"""Done in a few seeds, to the ring only, beside all else that these do."""
+FORBIDDEN = ("rollback",)
+"""Harm beyond what the protocol can bear, which only its own profile does."""
 
 DONE_BY: dict[str, frozenset[str]] = {
     injector: frozenset(harms)
@@ -35,6 +52,12 @@ DONE_BY: dict[str, frozenset[str]] = {
         "lose_the_token": ("drop",),
         "ambush": ("partition", "crash", "leave", "drop"),
         "gap": ("condition", "crash", "partition"),
+        "lose_disk": ("disk",),
+        "trouble_disk": ("disk",),
+        "crash_within": ("crash",),
+        "lead_astray": ("astray",),
+        "ambush_again": ("partition", "crash", "drop"),
+        "roll_back_disk": ("rollback",),
     }.items()
 }
 """What each injector of a plan (`plan.FAULTS`, `plan.CASCADES`) may do."""
@@ -83,9 +106,19 @@ def harm_of(action: Action, clean: Condition) -> str | None:
             return "partition"
         case DropNext():
             return "drop"
-        case OnLink(verb="cut"):
-            return "cut"
-        case OnProcessor(verb="crash" | "leave" | "pause" as verb):
+        case Stray():
+            return "astray"
+        case OnLink(verb="cut" | "sever" as verb):
+            return verb
+        case OnDisk(verb="rollback"):
+            return "rollback"
+        case OnDisk(verb=verb):
+            return None if verb == "mend" else "disk"
+        case CrashWithin():
+            return "crash"
+        case OnProcessor(verb="retire"):
+            return "leave"
+        case OnProcessor(verb="crash" | "leave" | "pause" | "move" | "double" as verb):
             return verb
         case Slow(factor=factor) if factor > 1.0:
             return "slow"
@@ -94,7 +127,7 @@ def harm_of(action: Action, clean: Condition) -> str | None:
     return None
 
 
-ALL = Profile("all", "everything that can go wrong", frozenset(HARMS))
+ALL = Profile("all", "everything that can go wrong", frozenset((*HARMS, *RARE)))
 
 PROFILES = {
     profile.name: profile
@@ -107,5 +140,14 @@ PROFILES = {
         Profile("partitions", "partitions, merging, one-way cuts", frozenset({"partition", "cut"})),
         Profile("crashes", "crashes, restarts, graceful leaves", frozenset({"crash", "leave"})),
         Profile("stalls", "processors that stop for a while, or are slow", frozenset({"pause", "slow"})),
+        Profile("disks", "disks lost in whole or in part, slow, stuck", frozenset({"disk", "crash"})),
+        Profile("astray", "packets at wrong addresses, sent back, recorded", frozenset({"astray", "crash"})),
+        Profile("rollback", "old copies of disks, which docs forbid", frozenset({"rollback", "crash"})),
+        Profile(
+            "doubles",
+            "nodes at new addresses, and two with one number",
+            frozenset({"move", "double", "pause", "crash"}),
+        ),
+        Profile("severed", "links that stay dead one way", frozenset({"sever", "partition"})),
     )
 }

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from totempole.errors import ScenarioError
 from totempole.groups import GroupConfig
-from totempole.sim.conditions import Buffers, DiskSpeed
+from totempole.sim.conditions import Buffers, DiskSpeed, Lan
 from totempole.sim.contract import EndpointFactory
 from totempole.sim.fuzz.trial import try_scenario
 from totempole.sim.script import (
@@ -32,6 +32,7 @@ from totempole.sim.script import (
     Traffic,
     When,
 )
+from totempole.sim.script_faults import OnDisk, SetKeys, Stray
 from totempole.sim.script_runner import last_fault_us
 from totempole.types import ProcessorId
 
@@ -115,7 +116,8 @@ class Shrinker:
             left = ((step.at_us, _without(step.action, processor)) for step in self.best.steps)
             steps = tuple(Step(at_us, action) for at_us, action in left if action is not None)
             if others:
-                self._try(replace(self.best, processors=others, steps=steps))
+                settings = tuple(_settings_without(self.best.settings, processor))
+                self._try(replace(self.best, processors=others, settings=settings, steps=steps))
 
     def _simplify_settings(self) -> None:
         self._try(replace(self.best, settings=_ring_kind(self.best.settings)))
@@ -126,6 +128,9 @@ class Shrinker:
         self._try(replace(self.best, drift_ppm=0))
         self._try(replace(self.best, buffers=Buffers()))
         self._try(replace(self.best, disk=DiskSpeed()))
+        self._try(replace(self.best, lan=Lan()))
+        if not any(isinstance(step.action, SetKeys) for step in self.best.steps):
+            self._try(replace(self.best, sealed=False))
         if self.best.groups is not None:
             self._try(replace(self.best, groups=GroupConfig()))
 
@@ -144,6 +149,13 @@ def _removable(step: Step, calm_us: int) -> bool:
     return isinstance(step.action, Send | Traffic | ProcessAction) or step.at_us < calm_us
 
 
+def _settings_without(settings: tuple[Setting, ...], processor: ProcessorId) -> Iterator[Setting]:
+    for setting in settings:
+        left = tuple(me for me in setting.processors if me != processor)
+        if left or not setting.processors:
+            yield replace(setting, processors=left)
+
+
 def _without(action: Action, processor: ProcessorId) -> Action | None:
     """What is left of an action in a world where the processor does not exist."""
     named = (getattr(action, field, None) for field in ("processor", "source", "target", "to", "by"))
@@ -154,7 +166,7 @@ def _without(action: Action, processor: ProcessorId) -> Action | None:
         return replace(action, action=inner) if isinstance(inner, Ambush) else None
     if isinstance(action, Partition):
         parts = [tuple(me for me in part if me != processor) for part in action.components]
-        return Partition(tuple(part for part in parts if part)) if any(parts) else None
+        return replace(action, components=tuple(part for part in parts if part)) if any(parts) else None
     return action
 
 
@@ -169,3 +181,12 @@ def _lighter(step: Step) -> Iterator[Step]:
         yield replace(step, action=replace(action, units=1, count=1, size=10))
     if isinstance(action, Traffic):
         yield replace(step, action=Send(action.processor, 1, 10))
+    if isinstance(action, When):
+        # Of a sequence of aimed actions a shorter one may do, or the last of them at any moment.
+        yield replace(step, action=action.action)
+    if isinstance(action, Partition) and action.sharp:
+        yield replace(step, action=replace(action, sharp=False))
+    if isinstance(action, Stray) and action.count > 1:
+        yield replace(step, action=replace(action, count=1))
+    if isinstance(action, OnDisk) and len(action.lost) > 1:
+        yield from (replace(step, action=replace(action, lost=(name,))) for name in action.lost)

@@ -10,13 +10,13 @@ from collections.abc import Iterable
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from totempole.spark.findings import evidence, failing, finding, reason
+from totempole.spark.findings import Check, evidence, failing, finding, reason
 from totempole.spark.properties.sources import first_deliveries, row, sources
 from totempole.spark.silver import Silver
 
 
 def service_kept(silver: Silver) -> Iterable[DataFrame]:
-    """Theorem 4.16 asks for delivery as the originator requested: its service, and its payload's size.
+    """Theorem 4.16 asks for delivery as the originator requested: its service, and its payload unchanged.
 
     Where the origination is not in the trace, the first delivery stands for it.
     """
@@ -46,7 +46,25 @@ def service_kept(silver: Silver) -> Iterable[DataFrame]:
         (F.col("source").isNull() & (F.col("node") == F.col("elder.node")), reason(unknown)),
         (F.col("row.service") != F.col("known.service"), finding(True, as_other, shown)),
         (sized & (F.col("row.bytes") != F.col("known.bytes")), finding(True, other_size, shown)),
+        _other_digest("delivered", "known"),
     )
+    received = silver.receives.select("run", "message", row().alias("row"))
+    yield failing(received.join(sources(silver), ["run", "message"]), _other_digest("received", "source"))
+    # A life that ends before its first write originates nothing, and the next one uses its names again.
+    given = silver.submissions.groupBy("run", "message").agg(F.max_by(row(), "step").alias("given"))
+    sent = sources(silver).withColumnRenamed("source", "row")
+    yield failing(given.join(sent, ["run", "message"]), _other_digest("originated", "given"))
+
+
+def _other_digest(what: str, known: str) -> Check:
+    """A trace below the level `checked` has no digests."""
+    mine, theirs = F.col("row.digest"), F.col(f"{known}.digest")
+    text = F.format_string(
+        f"Node %s {what} %s with digest %08x, and node %s has %08x.",
+        *("row.node", "row.message", "row.digest", f"{known}.node", f"{known}.digest"),
+    )
+    differ = (mine != theirs) & (mine != 0) & (theirs != 0)
+    return differ, finding(True, text, evidence(known, "row"))
 
 
 def timestamps(silver: Silver) -> Iterable[DataFrame]:

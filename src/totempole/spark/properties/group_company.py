@@ -9,13 +9,14 @@ from pyspark.sql import functions as F
 
 from totempole.spark.findings import evidence, failing, finding, reason
 from totempole.spark.group_places import incarnation_of, listed, processor_of, shown
-from totempole.spark.group_silver import GroupSilver
+from totempole.spark.group_silver import COMPANIES, GroupSilver
 from totempole.spark.properties.group_traces import with_telling
 
 
 def honest_company(groups: GroupSilver) -> Iterable[DataFrame]:
     yield from _configurations(groups)
     yield _requests(groups)
+    yield _reasons(groups)
     yield _changes(groups)
 
 
@@ -86,6 +87,30 @@ def _requests(groups: GroupSilver) -> DataFrame:
     return failing(rows, (~F.col("known"), reason(silent)), (F.col("known"), never))
 
 
+def _reasons(groups: GroupSilver) -> DataFrame:
+    """Whoever is gone by a leave asked for it, and whoever is gone by a disconnect has disconnected: judged
+    once for each, at the first view that says so."""
+    gone = F.array_except("before.members", "members")
+    views = groups.views.where(F.col("changed").isin("leave", "disconnect")).withColumn("gone", gone)
+    each = views.where(F.size("gone") == 1).withColumn("name", F.col("gone")[0])
+    order = F.struct("birth", "row", "place", "process")
+    first = each.groupBy("run", "group", "name", "changed").agg(F.min(order).alias("view"))
+    latest = groups.processes.where("latest").select("run", "birth", "process", "disconnected")
+    left = groups.memberships.where(F.col("left").isNotNull()).join(latest, ["run", "birth", "process"])
+    left = left.select("run", "group", F.col("process").alias("name"), F.lit("leave").alias("changed"))
+    quit = latest.where("disconnected").select(
+        "run", F.col("process").alias("name"), F.lit("disconnect").alias("changed")
+    )
+    unasked = first.join(left, ["run", "group", "name", "changed"], "left_anti")
+    unasked = unasked.join(quit, ["run", "name", "changed"], "left_anti").select("*", "view.*")
+    rows = with_telling(groups, unasked.withColumn("since", F.col("row.at_us")), "name", "since")
+    silent = F.format_string("Node %s, of which %s was in %s, left no trace.", "processor", "name", "group")
+    never = F.when(F.col("changed") == "leave", F.lit("asked to leave")).otherwise(F.lit("disconnected"))
+    text = F.format_string("%s by %s of %s, which never %s.", _who(), "changed", "name", never)
+    wrong = finding(F.col("told"), text, evidence("row"), F.array("row.node", "processor"))
+    return failing(rows, (~F.col("known"), reason(silent)), (F.col("known"), wrong))
+
+
 def _changes(groups: GroupSilver) -> DataFrame:
     """From the view before, if there is one, to this one."""
     before, together = F.col("before.members"), F.col("together")
@@ -100,6 +125,7 @@ def _changes(groups: GroupSilver) -> DataFrame:
             "along": F.array_contains("together", F.col("process")),
         }
     )
+    views = _with_companions(groups, views)
     fault = F.when(F.col("along"), _fault())
     with_strangers = F.format_string(
         "as come along with %s, which it cannot have", listed(F.col("strangers"))
@@ -114,6 +140,21 @@ def _changes(groups: GroupSilver) -> DataFrame:
     )
 
 
+def _with_companions(groups: GroupSilver, views: DataFrame) -> DataFrame:
+    """With companions: the members of the view before whose processors were with this one in all transitional
+    configurations since (000 §3.4)."""
+    changes = groups.companies.select("run", F.col("node").alias("here"), "companies")
+    since, until = F.col("before.row.step"), F.col("row.step")
+    passed = F.filter("companies", lambda one: (one["step"] > since) & (one["step"] <= until))
+    known = views.withColumn("here", F.col("row.node")).join(changes, ["run", "here"], "left")
+    known = known.withColumn("passed", F.coalesce(passed, F.array().cast(COMPANIES)))
+
+    def came(name: Column) -> Column:
+        return F.forall("passed", lambda one: F.array_contains(one["members"], processor_of(name)))
+
+    return known.withColumn("companions", F.filter("before.members", came))
+
+
 def _fault() -> Column:
     """A change of configuration may bring many and cost many, but a transitional one brings nobody. Any other
     change brings or costs one process, and all the rest come along."""
@@ -126,8 +167,12 @@ def _fault() -> Column:
         "by %s, with %s come and %s gone", "changed", _or_nobody("come"), _or_nobody("gone")
     )
     missing = F.format_string("by %s, as if %s had not come along", "changed", listed(F.col("left_out")))
+    company = F.format_string(
+        "as come along with %s, when %s did", listed(F.col("together")), listed(F.col("companions"))
+    )
     return (
         F.when(by_configuration & brings, more)
+        .when(by_configuration & (F.col("companions") != F.col("together")), company)
         .when(~by_configuration & ~expected, others)
         .when(~by_configuration & (F.size("left_out") > 0), missing)
     )

@@ -6,6 +6,9 @@ for a group that the receiver was in by then. Which messages these are is known 
 them; one that nobody delivered was on the ring if its sender was in that configuration when it sent it, and
 after all that the sender's processor had seen by then.
 
+From one ring to a later one, or from group to group, it can be judged of receivers whose processors stayed
+with the sender's (group_fate.py): whatever came back to the sender was sent again before anything later.
+
 What one process sent to one group on one ring, in the order of sending, is a line. A receiver goes along it:
 it starts at the first message that may have come after it joined, and each delivery takes it past that one.
 """
@@ -20,6 +23,7 @@ from pyspark.sql import functions as F
 from totempole.checkers.group_fifo import SHOWN_MAX
 from totempole.spark.findings import evidence, failing, finding
 from totempole.spark.group_silver import GroupSilver
+from totempole.spark.properties.group_fate import missed, with_company
 from totempole.spark.properties.group_traces import without_trace
 from totempole.spark.silver import ring_id
 
@@ -31,6 +35,7 @@ def first_in_first_out(groups: GroupSilver) -> Iterable[DataFrame]:
     yield _numbers(groups)
     yield _out_of_order(groups)
     yield _passed_over(groups)
+    yield _across_rings(groups)
     unsent = groups.messages.where(F.col("sent").isNull()).select("run", F.col("sender").alias("name"))
     yield without_trace(groups, unsent, "Node %s, whose processes sent messages, left no trace.")
 
@@ -102,9 +107,8 @@ def _passed_over(groups: GroupSilver) -> DataFrame:
 def _lines(groups: GroupSilver) -> DataFrame:
     """Each message in its lines, at a position from 0. It has the place `floor` or a later one; floors never
     decrease along a line."""
-    guessed = F.when(F.col("floor").isNotNull() & F.col("sent.regular"), ring_id("sent.configuration"))
     placed = groups.messages.where(F.col("sent").isNotNull()).withColumns(
-        {"floor": F.coalesce("first.place", "floor"), "ring": F.coalesce("first.place.ring", guessed)}
+        {"ring": _ring_of_line(), "floor": F.coalesce("first.place", "floor")}
     )
     to_groups = F.posexplode(F.split("sent.group", ",")).alias("at", "group")
     each = placed.where(F.col("ring").isNotNull()).select(
@@ -113,6 +117,37 @@ def _lines(groups: GroupSilver) -> DataFrame:
     along = Window.partitionBy(*_LINE).orderBy("sent.birth", "sent", "at")
     position = F.row_number().over(along) - 1
     return each.withColumns({"position": position, "floor": F.max("floor").over(along)})
+
+
+def _ring_of_line() -> Column:
+    """The ring that carried a message, if that is known."""
+    guessed = F.when(F.col("floor").isNotNull() & F.col("sent.regular"), ring_id("sent.configuration"))
+    return F.coalesce("first.place.ring", guessed)
+
+
+def _across_rings(groups: GroupSilver) -> DataFrame:
+    """At the first delivery that shows it. What was on the ring of that delivery is judged above."""
+    sent = groups.messages.select("run", "message", "sender", "number")
+    told = F.struct("row", "place", F.split("group", ",").alias("groups")).alias("told")
+    deliveries = groups.deliveries.select("run", "birth", "message", told).join(sent, ["run", "message"])
+    deliveries = deliveries.drop("message").withColumn("rank", F.lit(1))
+    cases = missed(groups).withColumns({"ring": _ring_of_line(), "rank": F.lit(0)})
+    later = Window.partitionBy("run", "birth", "sender").orderBy(F.desc("number"), "rank")
+    first = F.min("told").over(later.rowsBetween(Window.unboundedPreceding, -1))
+    both = cases.unionByName(deliveries, allowMissingColumns=True).withColumn("later", first)
+    shown = both.where((F.col("rank") == 0) & F.col("later").isNotNull())
+    shown = shown.where(F.col("left").isNull() | (F.col("left.step") > F.col("later.row.step")))
+    on_one_line = (F.col("ring") == F.col("later.place.ring")) & F.array_contains(
+        "later.groups", F.col("group")
+    )
+    shown = shown.where(~F.coalesce(on_one_line, F.lit(False)))
+    lost = with_company(groups, shown, F.col("later.place.ring"))
+    text = F.format_string(
+        "Process %s delivered %s without %s, which the same sender had sent to %s before, where %s was all "
+        "the time.",
+        *("later.row.process", "later.row.message", "message", "group", "later.row.process"),
+    )
+    return lost.select("run", *finding(True, text, evidence("later.row", "sent"), F.array("later.row.node")))
 
 
 def _cursors(groups: GroupSilver, lines: DataFrame) -> DataFrame:

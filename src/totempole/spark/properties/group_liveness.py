@@ -11,6 +11,7 @@ from totempole.checkers.group_state import NOBODY
 from totempole.spark.findings import evidence, failing, finding, reason
 from totempole.spark.group_places import listed, shown
 from totempole.spark.group_silver import GroupSilver
+from totempole.spark.properties.group_fate import left_in_good_order, missed, with_company
 from totempole.spark.properties.group_state import TRANSFER, transfers
 from totempole.spark.properties.group_synchrony import compared
 
@@ -36,12 +37,11 @@ def _components(groups: GroupSilver, terms: DataFrame) -> Iterable[DataFrame]:
     yield absent.select("run", *reason(F.format_string("Node %s left no trace.", "node")))
     judged = nodes.join(absent.select("run", "component"), ["run", "component"], "left_anti")
     alive = groups.processes.where("current and not disconnected").join(judged, ["run", "node"])
-    alive = alive.select("run", "component", "birth", "final")
+    alive = alive.select("run", "component", "birth")
     wanted = groups.memberships.where(F.col("last") & F.col("left").isNull()).join(alive, ["run", "birth"])
     yield from _final_views(groups, wanted)
     yield _state(groups, wanted)
-    yield _own(groups, wanted)
-    yield _arrival(groups, wanted, alive)
+    yield _fate(groups, wanted, judged)
 
 
 def _final_views(groups: GroupSilver, wanted: DataFrame) -> Iterable[DataFrame]:
@@ -82,10 +82,11 @@ def _another_view(hoped: Column) -> tuple[Column, tuple[Column, ...]]:
 
 
 def _state(groups: GroupSilver, wanted: DataFrame) -> DataFrame:
-    """A joiner that wants the state is told where it comes from, and gets what was given."""
+    """A joiner that wants the state is told where it comes from, and gets it: if its donor fails, another
+    member takes over (docs/groups.md "Joining with state")."""
     told = groups.states.groupBy(*_MEMBERSHIP).agg(
         F.max(F.when(F.col("what") == "begins", F.struct("row", "place", "other"))).alias("begun"),
-        F.bool_or(F.col("what") == "last").alias("ended"),
+        F.max(F.when(F.col("what") == "last", F.col("row"))).alias("ended"),
     )
     joiners = wanted.where(F.array_contains("flags", "wants_state") & F.col("first_view").isNotNull())
     joiners = joiners.join(told, list(_MEMBERSHIP), "left").withColumns(
@@ -95,46 +96,51 @@ def _state(groups: GroupSilver, wanted: DataFrame) -> DataFrame:
             "joiner": F.col("begun.row.process"),
         }
     )
-    given = transfers(groups, "given").select(*TRANSFER, F.col("row").alias("given"))
-    untold = F.format_string("Process %s joined %s and was never told of its state.", "process", "group")
-    never = F.format_string("Process %s never got the state of %s that %s gave.", "process", "group", "donor")
-    lost = F.col("given").isNotNull() & ~F.col("ended")
-    return failing(
-        joiners.join(given, list(TRANSFER), "left"),
-        (F.col("begun").isNull(), finding(True, untold, evidence("first_view.row"))),
-        (lost, finding(True, never, evidence("begun.row", "given"))),
-    )
+    for what in ("given", "asked"):
+        rows = transfers(groups, what).select(*TRANSFER, F.col("row").alias(what))
+        joiners = joiners.join(rows, list(TRANSFER), "left")
+    waits = F.col("donor").isNotNull() & ~F.coalesce(F.col("ended") > F.col("begun.row"), F.lit(False))
+    return failing(joiners, _untold(), _never_came(waits), _never_given(waits))
 
 
-def _own(groups: GroupSilver, wanted: DataFrame) -> DataFrame:
-    """What a process sends to a group that it is in, it gets itself."""
-    delivered = groups.deliveries.select("run", "birth", "message")
-    sent = groups.messages.where(F.col("sent").isNotNull()).withColumn("birth", F.col("sent.birth"))
-    lost = sent.join(delivered, ["run", "birth", "message"], "left_anti")
-    each = lost.select(
-        "run", "birth", "message", "sent", F.explode(F.split("sent.group", ",")).alias("group")
-    )
-    inside = each.join(wanted.select(*_GROUP, "birth", "first_view"), ["run", "birth", "group"])
-    inside = inside.where(F.col("first_view.row.step") < F.col("sent.step"))
-    text = F.format_string("Process %s never delivered its own message %s.", "sent.process", "message")
-    once = inside.select("run", "component", "message", "sent").distinct()
-    return once.select("run", *finding(True, text, evidence("sent")))
+def _untold() -> tuple[Column, tuple[Column, ...]]:
+    text = F.format_string("Process %s joined %s and was never told of its state.", "process", "group")
+    return F.col("begun").isNull(), finding(True, text, evidence("first_view.row"))
 
 
-def _arrival(groups: GroupSilver, wanted: DataFrame, alive: DataFrame) -> DataFrame:
-    """What is sent in the final configuration reaches who is in the group, be the sender in it or not."""
-    joined = wanted.where(F.col("first_view").isNotNull())
-    earliest = joined.groupBy(*_GROUP).agg(F.min("first_view.place").alias("earliest"))
-    sent = groups.messages.where(F.col("first").isNull() & F.col("floor").isNotNull())
-    sent = sent.withColumns({"birth": F.col("sent.birth"), "final": F.col("sent.configuration")})
-    sent = sent.join(alive, ["run", "birth", "final"])
-    to_groups = F.posexplode(F.split("sent.group", ",")).alias("at", "group")
-    each = sent.select("run", "component", "message", "sent", "floor", to_groups)
-    due = each.join(earliest, list(_GROUP)).where(F.col("earliest") <= F.col("floor"))
-    lost = due.groupBy("run", "component", "message").agg(
-        F.min(F.struct("at", "group", "sent")).alias("lost")
-    )
+def _never_came(waits: Column) -> tuple[Column, tuple[Column, ...]]:
+    text = F.format_string("Process %s never got the state of %s that %s gave.", "process", "group", "donor")
+    return waits & F.col("given").isNotNull(), finding(True, text, evidence("begun.row", "given"))
+
+
+def _never_given(waits: Column) -> tuple[Column, tuple[Column, ...]]:
+    asked = F.col("asked").isNotNull()
+    what = F.when(asked, F.lit("never gave")).otherwise(F.lit("was never asked for"))
     text = F.format_string(
-        "Nobody in %s ever delivered %s, sent in %s.", "lost.group", "message", "lost.sent.configuration"
+        "Process %s waits for the state of %s, which %s %s.", "process", "group", "donor", what
     )
-    return lost.select("run", *finding(True, text, evidence("lost.sent")))
+    rows = F.when(asked, evidence("begun.row", "asked")).otherwise(evidence("begun.row"))
+    return waits & F.col("given").isNull(), finding(True, text, rows)
+
+
+def _fate(groups: GroupSilver, wanted: DataFrame, judged: DataFrame) -> DataFrame:
+    """What a processor has accepted reaches every member that was with it, be the sender a member or not, if
+    the processor lives or has left in good order."""
+    members = wanted.select(*_GROUP, "birth", "membership")
+    lost = missed(groups).join(members, ["run", "group", "birth", "membership"])
+    left = left_in_good_order(groups).withColumn("has_left", F.lit(True))
+    senders = groups.processes.join(left, ["run", "node", "life"], "left")
+    senders = senders.select("run", F.col("birth").alias("from"), "node", "current", "has_left")
+    there = judged.select("run", "component", "node", F.lit(True).alias("judged"))
+    each = lost.withColumn("from", F.col("sent.birth")).join(senders, ["run", "from"])
+    each = each.join(there, ["run", "component", "node"], "left")
+    how = F.when(F.col("has_left"), F.lit("left in good order")).when(
+        F.col("current") & F.col("judged"), F.lit("lives")
+    )
+    owed = with_company(groups, each.withColumn("how", how).where(F.col("how").isNotNull()))
+    text = F.format_string(
+        "Process %s, in %s all the time, never delivered %s; node %s, which had accepted it, %s.",
+        *("member", "group", "message", "sent.node", "how"),
+    )
+    nodes = F.array("sent.node", "birth.node")
+    return owed.select("run", *finding(True, text, evidence("sent"), nodes))

@@ -73,7 +73,21 @@ def _received(groups: GroupSilver, notices: DataFrame) -> Iterable[DataFrame]:
     holders = members.join(_receipts(groups, notices), [*_PACKET, "node"], "left")
     receipt = F.col("receipt")
     late = F.coalesce(receipt["at_us"] > F.col("row.at_us"), F.lit(True))
-    yield failing(holders.where(late).join(nodes, ["run", "node"], "left"), _without_trace(), _lacking())
+    lacking = holders.where(late).join(nodes, ["run", "node"], "left")
+    lacking = lacking.join(_killed(groups), ["run", "node", "ring"], "left")
+    yield failing(lacking, _without_trace(), _lacking())
+
+
+def _killed(groups: GroupSilver) -> DataFrame:
+    """run, node, ring, killed_at: the last row of a life that was on the ring and was killed. Those after it
+    were never written."""
+    on_ring = Window.partitionBy("run", "name", "node").orderBy("life", "stay")
+    stays = groups.silver.stays.where("regular").withColumn("number", F.row_number().over(on_ring))
+    stays = stays.where("number = 1").select("run", "node", "life", F.col("name").alias("ring"))
+    killed = groups.silver.lives.where("ended AND end IS NULL").select(
+        "run", "node", "life", F.col("last_at").alias("killed_at")
+    )
+    return stays.join(killed, ["run", "node", "life"]).drop("life")
 
 
 def _receipts(groups: GroupSilver, notices: DataFrame) -> DataFrame:
@@ -98,5 +112,6 @@ def _lacking() -> tuple[Column, tuple[Column, ...]]:
     received = F.col("receipt").isNotNull()
     reached = F.coalesce("last_at", F.lit(-1)) >= F.col("row.at_us")
     rows = F.when(received, evidence("row", "receipt")).otherwise(evidence("row"))
-    told = F.col("complete") | received | reached
+    tells = F.when(F.col("killed_at").isNotNull(), F.col("killed_at") >= F.col("row.at_us"))
+    told = received | tells.otherwise(F.col("complete") | reached)
     return F.col("known"), finding(told, text, rows, F.array("row.node", "node"))

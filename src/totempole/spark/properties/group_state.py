@@ -8,8 +8,9 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from totempole.checkers.group_history import NO_DIGEST
+from totempole.checkers.group_state import NOBODY
 from totempole.spark.findings import evidence, failing, finding, reason
-from totempole.spark.group_places import shown
+from totempole.spark.group_places import order_of, shown
 from totempole.spark.group_silver import GroupSilver
 from totempole.spark.properties.group_traces import with_telling
 
@@ -24,6 +25,7 @@ def state_transfer(groups: GroupSilver) -> Iterable[DataFrame]:
     yield failing(joiners, _unwanted(), _from_another(), _twice())
     yield _whole(groups, joiners.where("whole"))
     yield from _prefixes(groups)
+    yield _choices(groups)
 
 
 def transfers(groups: GroupSilver, what: str) -> DataFrame:
@@ -48,6 +50,29 @@ def _donors(groups: GroupSilver) -> Iterable[DataFrame]:
         *("donor", "joiner", "group", shown("place")),
     )
     yield unasked.select("run", *finding(True, text, evidence("row")))
+
+
+def _choices(groups: GroupSilver) -> DataFrame:
+    """Who joins gets the state from the first member, by number, that can give it. One that offers it and
+    never wanted it itself can."""
+    latest = groups.processes.where("latest").select("run", "birth")
+    can = F.array_contains("flags", "donor") & ~F.array_contains("flags", "wants_state")
+    able = groups.memberships.join(latest, ["run", "birth"], "left_semi")
+    able = able.groupBy("run", "group", F.col("process").alias("name")).agg(F.bool_and(can).alias("can"))
+    members = groups.memberships.where(F.col("first_view").isNotNull()).select(
+        *_MEMBERSHIP, F.col("first_view.place").alias("place"), F.explode("first_view.members").alias("name")
+    )
+    begun = groups.states.where("what = 'begins'").select(*_MEMBERSHIP, "process", "place", "row", "other")
+    each = begun.join(members, [*_MEMBERSHIP, "place"]).where(F.col("name") != F.col("process"))
+    each = each.join(able.where("can"), ["run", "group", "name"])
+    first = F.min(F.struct(order_of("name").alias("order"), "name")).alias("first")
+    chosen = each.groupBy("run", "group", "process", "row", "other").agg(first)
+    late = (F.col("other") == NOBODY) | (F.col("first.order") < order_of("other"))
+    text = F.format_string(
+        "Process %s was told to get the state of %s from %s, when %s was the first that could give it.",
+        *("process", "group", "other", "first.name"),
+    )
+    return failing(chosen, (late, finding(True, text, evidence("row"))))
 
 
 def _joiners(groups: GroupSilver) -> DataFrame:

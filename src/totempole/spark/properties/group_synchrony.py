@@ -9,10 +9,13 @@ from pyspark.sql import functions as F
 
 from totempole.spark.findings import evidence, finding, reason
 from totempole.spark.group_places import shown
-from totempole.spark.group_silver import GroupSilver
+from totempole.spark.group_silver import COMPANIES, GroupSilver
 from totempole.spark.properties.group_traces import without_trace
 
 SHOWN_MAX = 10
+_RING = "struct<seq:bigint,representative:bigint>"
+_PLACE = f"struct<ring:{_RING},seq:bigint,conf:{_RING},index:bigint>"
+_TOLD = f"array<struct<node:bigint,step:bigint,at:int,message:string,place:{_PLACE}>>"
 
 
 def virtual_synchrony(groups: GroupSilver) -> Iterable[DataFrame]:
@@ -33,6 +36,7 @@ def virtual_synchrony(groups: GroupSilver) -> Iterable[DataFrame]:
     names = first.select("run", F.explode("together").alias("name"))
     yield without_trace(groups, names, "Node %s, whose processes came along to views, left no trace.")
     yield _may_follow(groups, first)
+    yield _leavers(groups)
 
 
 def _who() -> Column:
@@ -46,17 +50,61 @@ def _old(view: str) -> Column:
     return F.struct(f"{view}.birth", f"{view}.before.row", f"{view}.before.place").alias(view)
 
 
+def _leavers(groups: GroupSilver) -> DataFrame:
+    """Who leaves a group is in it until the order says so. It is told of no view after that, and is compared
+    with one that was, if their processors went on together."""
+    gone = F.array_except("before.members", "members")
+    leaves = groups.views.where("changed = 'leave'").withColumn("gone", gone).where(F.size("gone") == 1)
+    view = F.struct("birth", "row", "place", "before")
+    leaves = leaves.groupBy("run", "id", "group", F.col("gone")[0].alias("leaver")).agg(
+        F.min(view).alias("end")
+    )
+    alive = groups.processes.where("latest and current and not disconnected")
+    alive = alive.select("run", F.col("process").alias("leaver"), "birth")
+    ended = groups.memberships.where(F.col("left").isNotNull() & F.col("last_view").isNotNull())
+    ended = ended.select("run", "birth", "group", "last_view")
+    runs = F.broadcast(groups.silver.terms.where("complete").select("run"))
+    pairs = leaves.join(runs, "run", "left_semi").join(alive, ["run", "leaver"])
+    pairs = pairs.join(ended, ["run", "birth", "group"])
+    pairs = pairs.where(F.col("last_view.id") == F.col("end.before.id"))
+    pairs = _going_on(groups, pairs)
+    who = F.format_string(
+        "Processes %s and %s were in %s until %s left at %s",
+        *("end.row.process", "leaver", "group", "leaver", shown("end.place")),
+    )
+    first = F.struct("end.birth", "end.before.row", "end.before.place").alias("first")
+    this = F.struct("birth", "last_view.row", "last_view.place").alias("this")
+    pairs = pairs.select("run", "group", who.alias("who"), first, this, F.col("end.place").alias("until"))
+    return compared(groups, pairs)
+
+
+def _going_on(groups: GroupSilver, pairs: DataFrame) -> DataFrame:
+    """Those whose leaver's processor (birth) came along at the next change of configuration (after end)."""
+    lives = groups.processes.select("run", F.col("birth").alias("from"), "node", "life")
+    known = pairs.withColumn("from", F.col("end.birth")).join(lives, ["run", "from"])
+    known = known.join(groups.companies, ["run", "node"], "left")
+    later = F.filter(
+        "companies",
+        lambda one: (one["step"] > F.col("end.row.step")) & (one["life"] == F.col("life")),
+    )
+    following = F.get(F.coalesce(later, F.array().cast(COMPANIES)), F.lit(0))
+    return known.where(following.isNull() | F.array_contains(following["members"], F.col("birth.node")))
+
+
 def compared(groups: GroupSilver, pairs: DataFrame) -> DataFrame:
     """Whether two processes have delivered the same in the same view.
 
-    A pair is run, group, who: how the finding begins; first and this: the views (struct: birth, row, place).
+    A pair is run, group, who: how the finding begins; first and this: the views (struct: birth, row, place);
+    until, if there is such a column: what the second delivered from that place on is left out.
     """
     both = pairs
     for name in ("first", "this"):
+        until = F.col("until") if name == "this" and "until" in pairs.columns else None
         told = _told(groups).select("run", "birth", "group", "row", F.col("told").alias(f"{name}_told"))
         keys = {"birth": F.col(f"{name}.birth"), "row": F.col(f"{name}.row")}
         both = both.withColumns(keys).join(told, ["run", "birth", "group", "row"], "left")
-        both = both.withColumn(f"{name}_told", F.coalesce(f"{name}_told", evidence()))
+        told_so_far = F.coalesce(f"{name}_told", F.array().cast(_TOLD))
+        both = both.withColumn(f"{name}_told", _shown(told_so_far, until))
     ours, theirs = (_messages(f"{name}_told") for name in ("first", "this"))
     odd = F.array_union(F.array_except(ours, theirs), F.array_except(theirs, ours))
     differing = both.withColumn("odd", odd).where(ours != theirs)
@@ -74,11 +122,15 @@ def compared(groups: GroupSilver, pairs: DataFrame) -> DataFrame:
 def _told(groups: GroupSilver) -> DataFrame:
     """run, birth, group, row of a view, told: what was delivered in it, in order."""
     each = groups.receptions.where(F.col("seen").isNotNull())
-    order = F.struct("row.node", "row.step", "at", "row.message")
-    told = F.transform(
-        F.array_sort(F.collect_list(order)), lambda d: F.struct(d["node"], d["step"], d["message"])
-    )
+    order = F.struct("row.node", "row.step", "at", "row.message", "place")
+    told = F.array_sort(F.collect_list(order)).cast(_TOLD)
     return each.groupBy("run", "birth", "group", F.col("seen.row").alias("row")).agg(told.alias("told"))
+
+
+def _shown(told: Column, until: Column | None) -> Column:
+    """As evidence."""
+    kept = told if until is None else F.filter(told, lambda delivery: delivery["place"] < until)
+    return F.transform(kept, lambda d: F.struct(d["node"], d["step"], d["message"]))
 
 
 def _messages(told: str) -> Column:

@@ -21,19 +21,30 @@ def with_telling(groups: GroupSilver, rows: DataFrame, name: str, since: str) ->
     """With processor, of the process `name`; known: it left a trace; and told: its trace has by now all that
     led to what happened at `since`.
 
-    One of a killed node lacks its last rows. Only the simulator, whose clock is the same for all, writes down
-    everything up to the crash.
+    That of a killed life lacks its last rows. The simulator writes down everything up to a crash.
     """
-    current = groups.silver.lives.where("current").select("run", "node", "incarnation")
-    nodes = groups.silver.nodes.join(current, ["run", "node"], "left").select(
-        "run", F.col("node").alias("processor"), "last_at", "incarnation", F.lit(True).alias("known")
+    nodes = groups.silver.nodes.select(
+        "run", F.col("node").alias("processor"), "last_at", F.lit(True).alias("known")
     )
-    same_life = F.coalesce(F.col("incarnation") == incarnation_of(name), F.lit(False))
-    reached = F.coalesce("last_at", F.lit(-1)) >= F.col(since)
-    told = F.when(F.col("complete"), F.col("same_clock") | same_life).otherwise(F.col("same_clock") & reached)
     found = (
-        rows.withColumn("processor", processor_of(name))
+        rows.withColumns({"processor": processor_of(name), "incarnation": incarnation_of(name)})
         .join(nodes, ["run", "processor"], "left")
+        .join(_latest_lives(groups), ["run", "processor", "incarnation"], "left")
         .join(F.broadcast(groups.silver.terms), "run")
     )
-    return found.withColumns({"known": F.coalesce("known", F.lit(False)), "told": told})
+    since_at = F.col(since)
+    reached = F.col("same_clock") & (F.coalesce("last_at", F.lit(-1)) >= since_at)
+    told = (
+        F.when(F.col("life.killed"), F.col("same_clock") & (F.col("life.last_at") >= since_at))
+        .when(F.col("complete"), F.col("same_clock") | F.coalesce("life.current", F.lit(False)))
+        .otherwise(reached)
+    )
+    return found.withColumns({"known": F.coalesce("known", F.lit(False)), "told": told}).drop("life")
+
+
+def _latest_lives(groups: GroupSilver) -> DataFrame:
+    """run, processor, incarnation, life: whether it was killed, or is not over; and when its trace ends."""
+    killed = F.col("ended") & F.col("end").isNull()
+    life = F.struct(killed.alias("killed"), "current", "last_at")
+    lives = groups.silver.lives.groupBy("run", F.col("node").alias("processor"), "incarnation")
+    return lives.agg(F.max_by(life, "life").alias("life"))

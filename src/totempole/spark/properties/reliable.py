@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from totempole.spark.findings import Check, evidence, failing, finding, reason
@@ -69,9 +69,10 @@ def no_spurious_delivery(silver: Silver) -> Iterable[DataFrame]:
         .withColumn("everyone", everyone)
         .withColumn("foremost", F.col("everyone")[0]["node"] == F.col("node"))
         .join(sources(silver), ["run", "message"], "left")
-        .withColumns({"origin": F.col("row.origin"), "ring": F.col("source.ring")})
+        .withColumns({"origin": F.col("row.origin"), "ring": F.col("source.ring"), **_maker()})
         .join(nodes, ["run", "origin"], "left")
         .join(rings, ["run", "ring"], "left")
+        .join(_makers(silver), ["run", "maker", "maker_incarnation"], "left")
         .join(silver.terms, "run")
     )
     yield failing(
@@ -81,6 +82,24 @@ def no_spurious_delivery(silver: Silver) -> Iterable[DataFrame]:
         _ring_of_others(),
         _as_from_another(),
         _early(),
+    )
+
+
+def _maker() -> dict[str, Column]:
+    """Who gave the message its identity, origin.incarnation.number."""
+    parts = F.split("message", r"\.")
+    return {
+        "maker": F.try_element_at(parts, F.lit(1)).try_cast("bigint"),
+        "maker_incarnation": F.try_element_at(parts, F.lit(2)).try_cast("bigint"),
+    }
+
+
+def _makers(silver: Silver) -> DataFrame:
+    """run, maker, maker_incarnation, cut_short, cut_at: lives; cut_short: killed, rows are missing."""
+    life = F.struct(F.expr("ended and end is null").alias("cut_short"), F.col("last_at").alias("cut_at"))
+    first = silver.lives.groupBy("run", "node", "incarnation").agg(F.min_by(life, "life").alias("first"))
+    return first.select(
+        "run", F.col("node").alias("maker"), F.col("incarnation").alias("maker_incarnation"), "first.*"
     )
 
 
@@ -96,7 +115,10 @@ def _never_originated() -> Check:
         "Node %s delivered %s, which node %s never originated.", "node", "message", "origin"
     )
     passed = F.coalesce(F.col("last_at") >= F.col("row.at_us"), F.lit(False))
-    told = F.col("complete") | (F.col("same_clock") & passed)
+    cut_passed = F.coalesce(F.col("cut_at") >= F.col("row.at_us"), F.lit(False))
+    told = F.when(F.col("cut_short"), F.col("same_clock") & cut_passed).otherwise(
+        F.col("complete") | (F.col("same_clock") & passed)
+    )
     never = F.col("source").isNull() & F.col("known")
     return F.col("foremost") & never, finding(told, text, evidence("row"))
 

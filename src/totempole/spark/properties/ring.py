@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame
 
 from totempole.spark.properties.agreed import agreed_order
 from totempole.spark.properties.causal import causal_order
+from totempole.spark.properties.consensus import membership_agreement
 from totempole.spark.properties.content import service_kept, timestamps
 from totempole.spark.properties.liveness import liveness
 from totempole.spark.properties.membership import (
@@ -16,6 +17,7 @@ from totempole.spark.properties.membership import (
     termination,
     unique_configurations,
 )
+from totempole.spark.properties.notices import justified_expulsion, safe_notices
 from totempole.spark.properties.reliable import (
     no_spurious_delivery,
     self_delivery,
@@ -23,6 +25,8 @@ from totempole.spark.properties.reliable import (
     unique_messages,
 )
 from totempole.spark.properties.safe import safe_delivery
+from totempole.spark.properties.steady import steady_rings
+from totempole.spark.properties.storage import written_before_used
 from totempole.spark.properties.synchrony import (
     all_messages_absent_change,
     delivery_in_origin_configuration,
@@ -34,9 +38,13 @@ from totempole.spark.silver import Silver
 
 RING: dict[str, Callable[[Silver], Iterable[DataFrame]]] = {
     "unique-configurations": unique_configurations,
+    "membership-agreement": membership_agreement,
     "termination": termination,
     "configuration-change-consistency": configuration_change_consistency,
     "outsiders-break-no-ring": outsiders_break_no_ring,
+    "justified-expulsion": justified_expulsion,
+    "steady-rings": steady_rings,
+    "written-before-used": written_before_used,
     "unique-messages": unique_messages,
     "single-delivery": single_delivery,
     "no-spurious-delivery": no_spurious_delivery,
@@ -48,6 +56,7 @@ RING: dict[str, Callable[[Silver], Iterable[DataFrame]]] = {
     "causal-order": causal_order,
     "agreed-order": agreed_order,
     "safe-delivery": safe_delivery,
+    "safe-notices": safe_notices,
     "service-kept": service_kept,
     "global-order": global_order,
     "timestamps": timestamps,

@@ -11,7 +11,8 @@ from totempole.spark.silver import Silver
 def row() -> Column:
     """An event as a struct, the same for every kind."""
     return F.struct(
-        ["kind", "node", "step", "message", "origin", "service", "ring", "seq", "timestamp", "at_us", "bytes"]
+        *("kind", "node", "step", "message", "origin", "service", "ring", "seq", "timestamp", "at_us"),
+        *("bytes", "digest"),
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from totempole.spark.findings import evidence, finding, reason
+from totempole.spark.findings import evidence, failing, finding, reason
 from totempole.spark.properties.absent import absent
 from totempole.spark.properties.sources import sources
 from totempole.spark.properties.undelivered import undelivered
@@ -46,27 +46,82 @@ def delivery_in_origin_configuration(silver: Silver) -> Iterable[DataFrame]:
 
 
 def transitional_delivery(silver: Silver) -> Iterable[DataFrame]:
-    """000 §4.3, figure 4.15: by the end of a transitional configuration, all that its members originated."""
+    """000 §4.3, figure 4.15: what is delivered by the end of a transitional configuration.
+
+    That is all messages up to the first that none of its members has received, whoever sent them, and beyond
+    it all that its members originated.
+    """
     passing = silver.stays.where("not regular and before.regular")
     yield _left_no_trace(silver, passing.select("run", "name", "members"))
     left = passing.where("after is not null or not ended").select(
         *("run", "node", "life", F.col("before.stay").alias("stay"), F.col("before.name").alias("name")),
         *("members", "change", F.col("name").alias("following")),
         F.col("after").isNotNull().alias("moved_on"),
+        F.col("after.name").alias("new_ring"),
     )
+    along = Window.partitionBy("run", "node", "life", "stay").orderBy("seq")
     missing = (
-        undelivered(silver, left)
+        _with_holders(silver, undelivered(silver, left))
+        .withColumn("up_to_gap", F.bool_and(F.col("holder").isNotNull()).over(along))
         .withColumn("message", F.col("row.message"))
-        .join(sources(silver), ["run", "message"])
-        .where("array_contains(members, source.node)")
+        .join(sources(silver), ["run", "message"], "left")
+        .withColumn("own", F.coalesce(F.expr("array_contains(members, source.node)"), F.lit(False)))
         .join(silver.terms, "run")
     )
     text = F.format_string(
         "Node %d ended the transitional configuration %s without having delivered %s of its member %d.",
         *("node", "following", "message", "source.node"),
     )
+    skipped = F.format_string(
+        "Node %d ended the transitional configuration %s without having delivered %s, which its member %d "
+        "had received, as all before it.",
+        *("node", "following", "message", "holder.node"),
+    )
     due = F.col("moved_on") | F.col("complete")
-    yield missing.select("run", *finding(due, text, evidence("source", "change"), F.array("node")))
+    yield failing(
+        missing,
+        (F.col("own"), finding(due, text, evidence("source", "change"), F.array("node"))),
+        (
+            ~F.col("own") & F.col("up_to_gap"),
+            finding(due, skipped, evidence("holder", "change"), F.array("node")),
+        ),
+    )
+
+
+def _with_holders(silver: Silver, missing: DataFrame) -> DataFrame:
+    """With `holder`: the receipt of the message by the first member of the transitional configuration that
+    had it when it shifted to Recover for the new ring; null if none had, or if the place below is empty.
+    """
+    agreed = silver.committed.select(
+        *("run", F.col("ring").alias("new_ring"), F.col("node").alias("member")),
+        *(F.col("life").alias("member_life"), F.col("step").alias("until")),
+    )
+    held = silver.events.where("kind in ('originate', 'receive')").groupBy(
+        "run",
+        F.col("ring").alias("name"),
+        "seq",
+        F.col("node").alias("member"),
+        F.col("life").alias("member_life"),
+    )
+    receipts = held.agg(F.min_by(F.struct("node", "step", "message"), "step").alias("receipt"))
+    key = ("run", "node", "life", "stay", "seq")
+    each = missing.select(*key, "name", "new_ring", F.posexplode("members").alias("place", "member"))
+    holders = (
+        each.join(agreed, ["run", "new_ring", "member"])
+        .join(receipts, ["run", "name", "seq", "member", "member_life"])
+        .where("receipt.step < until")
+        .groupBy(*key)
+        .agg(F.min_by("receipt", "place").alias("holder"))
+    )
+    below = silver.slots.select(
+        "run", F.col("ring").alias("name"), (F.col("seq") + 1).alias("seq"), F.lit(True).alias("joined")
+    )
+    ranks = silver.slots.select("run", F.col("ring").alias("name"), "seq", "rank")
+    known = missing.join(holders, list(key), "left").join(below, ["run", "name", "seq"], "left")
+    known = known.join(ranks, ["run", "name", "seq"])
+    return known.withColumn("holder", F.when(F.expr("joined or rank = 1"), F.col("holder"))).drop(
+        "joined", "rank"
+    )
 
 
 def same_messages_in_consecutive_configurations(silver: Silver) -> Iterable[DataFrame]:

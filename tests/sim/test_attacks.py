@@ -1,0 +1,329 @@
+"""What packets at the wrong place, links dead one way, strangers and slow disks do to a simulated ring.
+
+Each test is an attack that once hurt: it re-formed the ring without end, made two tokens of one, or slowed a
+failover down. Nothing here is beyond omission and timing faults (000 §3.2), or what somebody without the key
+can do to sealed packets: show them to others, and show them again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from totempole.checkers import check
+from totempole.effects import Channel, Transmit
+from totempole.sim.conditions import Condition, DiskSpeed
+from totempole.sim.world import World
+from totempole.srp.config import RingConfig
+from totempole.types import ProcessorId, RingKind, Service
+from totempole.wire.packets import NullMessage, RegularMessage
+
+MS = 1_000
+S = 1_000_000
+
+CONFIGURATIONS_A_MINUTE = 10
+"""What one bad link or one bad host may cost the others."""
+
+
+def ring_of(count: int, config: RingConfig | None = None, **arguments: object) -> World:
+    world = World(1, count, config, level="checked", **arguments)  # type: ignore[arg-type]
+    world.start()
+    world.run_for(S)
+    assert all(len(world.hosts[me].regular_configuration.members) == count for me in world.hosts)  # type: ignore[union-attr]
+    return world
+
+
+def send_for(
+    world: World, duration_us: int, senders: tuple[ProcessorId, ...], every_us: int = 20 * MS
+) -> int:
+    """Light traffic; gives how many messages were accepted."""
+    accepted = 0
+    stop_us = world.now_us + duration_us
+    while world.now_us < stop_us:
+        for me in senders:
+            accepted += world.submit(me, b"x" * 100, Service.SAFE if accepted % 3 == 0 else Service.AGREED)
+        world.run_for(every_us)
+    return accepted
+
+
+def regular_configurations(world: World, me: ProcessorId, since: int) -> int:
+    return sum(each.kind == "regular" for each in world.hosts[me].configurations[since:])
+
+
+def assert_sound(world: World) -> None:
+    report = check(world.rows)
+    assert not report.violated, "\n".join(str(verdict) for verdict in report.violated)
+
+
+def on_each_send(
+    world: World, monkeypatch: pytest.MonkeyPatch, spy: Callable[[ProcessorId, Transmit], None]
+) -> None:
+    medium = type(world.medium)
+    send = medium.send
+
+    def spying(self: object, source: ProcessorId, transmit: Transmit, *rest: int) -> None:
+        send(self, source, transmit, *rest)  # type: ignore[arg-type]
+        spy(source, transmit)
+
+    monkeypatch.setattr(medium, "send", spying)
+
+
+# A token is for its successor
+
+
+@pytest.mark.parametrize("kind", RingKind, ids=lambda kind: kind.name.lower())
+def test_a_token_shown_to_another_member_is_not_a_second_token(
+    kind: RingKind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With one copy taken, two messages get one place."""
+    world = ring_of(4, RingConfig(ring_kind=kind))
+    shown = []
+
+    def show(source: ProcessorId, transmit: Transmit) -> None:
+        if transmit.channel is Channel.TOKEN and (source, transmit.to) == (1, 2):
+            shown.append(transmit)
+            world.medium.send(1, transmit._replace(to=3), world.now_us)
+
+    on_each_send(world, monkeypatch, show)
+    before = len(world.hosts[3].configurations)
+    accepted = send_for(world, 2 * S, (1, 2, 3, 4), every_us=MS)
+    world.run_for(S)
+    assert len(shown) > 1_000
+    assert_sound(world)
+    assert regular_configurations(world, 3, before) == 0
+    assert [host.delivered for host in world.hosts.values()] == [accepted] * 4
+
+
+def test_tokens_at_a_wrong_address_never_go_round_without_their_receiver(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """1 has a wrong address for 2, and its tokens reach 3. What is safe is still with 2."""
+    world = ring_of(4, condition=Condition(loss=0.2, token_loss=0.0))
+    astray = []
+    transmit_of = type(world.medium)._transmit
+
+    def misled(self: object, source: ProcessorId, transmit: Transmit, *rest: object) -> None:
+        if transmit.channel is Channel.TOKEN and (source, transmit.to) == (1, 2):
+            astray.append(transmit)
+            transmit = transmit._replace(to=3)
+        transmit_of(self, source, transmit, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(type(world.medium), "_transmit", misled)
+    send_for(world, 2 * S, (1, 2, 3, 4), every_us=5 * MS)
+    assert astray
+    assert_sound(world)
+
+
+# Links that are dead one way
+
+
+@pytest.mark.parametrize("count", [4, 8])
+def test_a_link_that_carries_no_token_may_be_dead_one_way(count: int) -> None:
+    """What 2 cannot tell 1, others can: a request that was answered in vain is passed on."""
+    world = ring_of(count)
+    world.cut(2, 1)
+    before = len(world.hosts[3].configurations)
+    everyone = tuple(world.hosts)
+    accepted = send_for(world, 10 * S, everyone)
+    world.run_for(S)
+    assert regular_configurations(world, 3, before) == 0
+    assert [world.hosts[me].delivered for me in everyone] == [accepted] * count
+    assert_sound(world)
+
+
+@pytest.mark.parametrize(
+    "cuts",
+    [((1, 2),), ((1, 2), (2, 1)), ((2, 1), (3, 1), (4, 1)), ((1, 2), (1, 3), (1, 4))],
+    ids=["1 to 2", "1 and 2", "1 hears nobody", "nobody hears 1"],
+)
+def test_a_bad_link_costs_the_others_few_configurations(cuts: tuple[tuple[int, int], ...]) -> None:
+    """A minute with light traffic. 3 is healthy, and gets what the members of its ring send."""
+    world = ring_of(4)
+    for source, target in cuts:
+        world.cut(source, target)
+    before, delivered = len(world.hosts[3].configurations), world.hosts[3].delivered
+    senders = (3, 4)
+    accepted = send_for(world, 60 * S, senders, every_us=100 * MS)
+    world.run_for(S)
+    assert regular_configurations(world, 3, before) <= CONFIGURATIONS_A_MINUTE
+    assert world.hosts[3].delivered - delivered >= 0.9 * accepted
+    # One that nobody hears tries the others one by one.
+    assert all(regular_configurations(world, me, 0) <= 3 * CONFIGURATIONS_A_MINUTE for me in world.hosts)
+    assert_sound(world)
+
+
+@pytest.mark.parametrize("stretch", [1, 10])
+def test_a_bad_link_costs_no_more_configurations_when_timeouts_are_stretched(stretch: int) -> None:
+    """One attempt at the ring then takes a good part of the time until the next one."""
+    default = RingConfig()
+    slow = RingConfig(
+        token_loss_us=stretch * default.token_loss_us,
+        consensus_us=stretch * default.consensus_us,
+        join_us=stretch * default.join_us,
+    )
+    world = ring_of(4, slow)
+    world.run_for(default.readmission_us)
+    world.cut(1, 2)
+    before = len(world.hosts[3].configurations)
+    send_for(world, 60 * S, (3, 4), every_us=500 * MS)
+    assert 0 < regular_configurations(world, 3, before) <= CONFIGURATIONS_A_MINUTE
+    assert_sound(world)
+
+
+def test_a_mended_link_is_found_within_the_readmission_time() -> None:
+    config = RingConfig()
+    world = ring_of(4, config)
+    world.cut(4, 1)
+    world.run_for(30 * S)
+    assert len(world.hosts[3].regular_configuration.members) == 3  # type: ignore[union-attr]
+    world.mend(4, 1)
+    world.run_for(config.readmission_us + S)
+    assert len(world.hosts[3].regular_configuration.members) == 4  # type: ignore[union-attr]
+
+
+# Strangers
+
+
+def test_a_recorded_null_that_is_repeated_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = ring_of(4)
+    nulls: list[Transmit] = []
+
+    def record(source: ProcessorId, transmit: Transmit) -> None:
+        if source == 4 and isinstance(transmit.packet, NullMessage) and len(nulls) < 3:
+            nulls.append(transmit)
+
+    on_each_send(world, monkeypatch, record)
+    world.run_for(2 * S)
+    world.crash(4)
+    world.run_for(S)
+    before = len(world.hosts[1].configurations)
+    assert nulls
+    for _ in range(20):
+        for null in nulls:
+            world.medium.send(4, null, world.now_us)
+        world.run_for(100 * MS)
+    assert len(world.hosts[1].configurations) == before
+
+
+def test_a_recorded_message_of_a_ring_that_is_over_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = ring_of(4)
+    messages: list[Transmit] = []
+
+    def record(source: ProcessorId, transmit: Transmit) -> None:
+        if source == 4 and isinstance(transmit.packet, RegularMessage):
+            messages.append(transmit)
+
+    on_each_send(world, monkeypatch, record)
+    send_for(world, S, (4,))
+    world.crash(4)
+    world.run_for(S)
+    before = len(world.hosts[1].configurations)
+    assert messages
+    for message in tuple(messages):
+        world.medium.send(4, message, world.now_us)
+        world.run_for(100 * MS)
+    assert len(world.hosts[1].configurations) == before
+
+
+# Timing
+
+
+@pytest.mark.parametrize("idle_us", [0, 20 * S], ids=["busy", "idle"])
+def test_a_failover_of_an_idle_ring_is_as_quick_as_of_a_busy_one(idle_us: int) -> None:
+    """A pause of 60 ms stretches the timeouts; quiet rotations relax them again."""
+    world = ring_of(4)
+    send_for(world, 200 * MS, (1, 2, 3, 4), every_us=MS)
+    world.pause(2)
+    send_for(world, 60 * MS, (1, 3, 4), every_us=MS)
+    world.resume(2)
+    send_for(world, 100 * MS, (1, 2, 3, 4), every_us=MS)
+    stretched = {me: world.hosts[me].endpoint.timeouts["token_loss"] for me in world.hosts}  # type: ignore[union-attr]
+    assert max(stretched.values()) >= 400 * MS
+    if idle_us:
+        world.run_for(idle_us)
+    else:
+        send_for(world, 2 * S, (1, 2, 3, 4), every_us=MS)
+    for host in world.hosts.values():
+        assert host.endpoint.timeouts["token_loss"] == RingConfig().token_loss_us  # type: ignore[union-attr]
+    world.crash(4)
+    crashed_us = world.now_us
+    world.run_for(180 * MS)
+    members = world.hosts[1].regular_configuration.members  # type: ignore[union-attr]
+    assert members == (1, 2, 3), f"no new ring {world.now_us - crashed_us} us after the crash"
+
+
+def test_one_is_not_expelled_before_a_token_could_be_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fifty rotations take some 20 ms here. Data from its successor that is lost for 60 ms expels nobody."""
+    world = ring_of(3)
+    before = len(world.hosts[1].configurations)
+    world.set_condition(Condition(loss=1.0, token_loss=0.0), target=2)
+    send_for(world, 60 * MS, (1, 3), every_us=MS)
+    world.set_condition(Condition())
+    world.run_for(S)
+    assert len(world.hosts[1].configurations) == before
+
+
+def test_rings_with_high_timestamps_merge_as_quickly_as_others() -> None:
+    """Each writes what it has seen of the others' timestamps together with the ring's number."""
+    world = World(1, 9, level="checked", disk=DiskSpeed(latency_us=(20 * MS, 20 * MS)))
+    world.start([1])
+    world.run_for(S)
+    for me in world.hosts:
+        if me != 1:
+            world.partition([[1], [other for other in world.hosts if other != 1]])
+    ordering = world.hosts[1].endpoint._ordering  # type: ignore[union-attr]
+    ordering.clock.witness(10**6)
+    world.start([me for me in world.hosts if me != 1])
+    world.run_for(2 * S)
+    world.heal()
+    started_us = world.now_us
+    while len(world.hosts[1].regular_configuration.members) < 9:  # type: ignore[union-attr]
+        world.run_for(10 * MS)
+        assert world.now_us - started_us < 800 * MS
+    world.run_for(300 * MS)
+    assert not [row for row in world.rows if row.detail == "recovery failed" and row.at_us > started_us]
+    send_for(world, 100 * MS, tuple(world.hosts), every_us=MS)
+    assert_sound(world)
+
+
+# Settings
+
+
+def test_a_member_that_reaches_less_far_recovers_the_same_messages() -> None:
+    """With `outstanding_packets_max` of 10 among 250, behind a gap: once, it dropped what it had counted."""
+    settings = {me: RingConfig(outstanding_packets_max=10 if me == 3 else 250) for me in range(1, 5)}
+    world = World(1, 4, settings, level="checked")
+    world.start()
+    world.run_for(S)
+    world.set_condition(Condition(loss=1.0, token_loss=0.0), source=4)
+    send_for(world, 3 * MS, (4,), every_us=MS)
+    for _ in range(100):
+        world.submit(1, b"behind the gap", Service.AGREED)
+        world.submit(2, b"behind the gap", Service.AGREED)
+    world.run_for(10 * MS)
+    world.crash(4)
+    world.set_condition(Condition())
+    world.run_for(2 * S)
+    report = check(world.rows, complete=True)
+    assert not report.violated, "\n".join(str(verdict) for verdict in report.violated)
+
+
+def test_settings_that_differ_are_reported_once() -> None:
+    from totempole.effects import SettingsDiffer
+
+    settings = {me: RingConfig(token_loss_us=100 * MS if me == 2 else 80 * MS) for me in (1, 2)}
+    world = World(1, 2, settings, level="checked", record_inputs=True)
+    world.start()
+    world.run_for(S)
+    world.partition([[1], [2]])
+    world.run_for(S)
+    world.heal()
+    world.run_for(S)
+    told = [
+        effect
+        for effects in world.hosts[1].recordings[0].effects
+        for effect in effects
+        if isinstance(effect, SettingsDiffer)
+    ]
+    assert told == [SettingsDiffer(2, "token_loss_us", 100 * MS, 80 * MS)]
