@@ -81,6 +81,10 @@ class Stage:
         """Regular configurations that were installed so far, by all."""
         return sum(len(player.views) for player in self.cluster.players.values())
 
+    def fits(self, *groups: Collection[int]) -> bool:
+        """Whether each group is a configuration of its own now."""
+        return self.cluster.fits(groups)
+
     def wait_for(self, *groups: Collection[int]) -> None:
         """Until each group is a configuration."""
         self.cluster.wait_for(groups, WAIT_S)

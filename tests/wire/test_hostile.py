@@ -8,7 +8,7 @@ from strategies import SAMPLES, packets
 from totempole.errors import CodecError
 from totempole.types import RingKind
 from totempole.wire import Codec
-from totempole.wire.check import LONG_CONTENTS, check_of
+from totempole.wire.check import check_of
 from totempole.wire.layout import (
     COMMIT,
     CONTENTS_MAX,
@@ -27,11 +27,13 @@ from totempole.wire.layout import (
     REQUESTS_MAX,
     TOKEN,
     VERSION,
+    MessageFlag,
     PacketType,
 )
 
 CLUSTER = 1
 CODEC = Codec(CLUSTER, RingKind.CLASSIC)
+UNCHECKED = Codec(CLUSTER, RingKind.CLASSIC, check_contents=False)
 ENCODED = {name: CODEC.encode(packet) for name, packet in SAMPLES.items()}
 REASONS = {
     *("truncated", "oversized", "magic", "version", "cluster"),
@@ -93,11 +95,29 @@ def flipped(data: bytes, bit: int) -> bytes:
     return bytes(damaged)
 
 
-@pytest.mark.parametrize("length", [LONG_CONTENTS - 1, LONG_CONTENTS, LONG_CONTENTS + 17])
-def test_every_flipped_bit_of_long_contents_is_found(length):
-    data = CODEC.encode(SAMPLES["message"]._replace(contents=bytes(range(256)) * (length // 256 + 1)))
-    for bit in range(8 * (len(data) - length), 8 * len(data)):
+def test_every_flipped_bit_of_long_contents_is_found():
+    contents = bytes(range(256)) * 8
+    data = CODEC.encode(SAMPLES["message"]._replace(contents=contents))
+    for bit in range(8 * (len(data) - len(contents)), 8 * len(data)):
         assert reason(flipped(data, bit)) == "checksum"
+
+
+def test_without_a_check_of_the_contents_flipped_bits_of_all_else_are_found():
+    message = SAMPLES["message"]._replace(contents=b"some contents")
+    data = UNCHECKED.encode(message)
+    assert CODEC.decode(data) == message
+    fields_stop = len(data) - len(message.contents)
+    for bit in range(8 * fields_stop):
+        reason(flipped(data, bit))
+    assert CODEC.decode(flipped(data, 8 * fields_stop)).contents == b"rome contents"
+
+
+def test_only_contents_go_unchecked():
+    for name, packet in SAMPLES.items():
+        if name != "message":
+            assert UNCHECKED.encode(packet) == ENCODED[name]
+    nothing = message_fields(length=0)
+    assert reason(forge(PacketType.MESSAGE, nothing, flags=MessageFlag.UNCHECKED)) == "malformed"
 
 
 @given(packets, st.data())

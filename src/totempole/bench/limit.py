@@ -1,4 +1,7 @@
-"""Our share of what the machine can do: the same bytes, by a raw UDP pump between the same hosts, in turn."""
+"""Our share of what the machine can do: the same bytes, by a raw UDP pump between the same hosts, in turn.
+
+Neither checks contents (`check_contents = 0`).
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,8 @@ from tempfile import TemporaryDirectory
 
 from totempole.bench.compare import HOSTS, SIZES
 from totempole.bench.pump import best
-from totempole.bench.ring import RingBench
+from totempole.bench.ring import LEAN, RingBench
 from totempole.lab import Lab
-from totempole.lab.cluster import Setup
 
 SEGMENT_BYTES = 1_472
 """As our node chooses for the same network."""
@@ -48,7 +50,7 @@ def measure(plan: Plan, tell: Callable[[str], None]) -> list[Share]:
             for size in plan.sizes:
                 raw[size].append(best(lab, size, plan.seconds / 2, SEGMENT_BYTES).bytes_per_s)
             tell("totempole")
-            with RingBench(lab, Path(directory) / str(number), Setup()) as ring:
+            with RingBench(lab, Path(directory) / str(number), LEAN) as ring:
                 for size in plan.sizes:
                     ours[size].append(ring.throughput(size, plan.seconds).messages_per_s * size)
     return [Share(size, median(ours[size]), median(raw[size])) for size in plan.sizes]

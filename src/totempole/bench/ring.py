@@ -10,7 +10,10 @@ from typing import Any
 
 from totempole.lab import Lab
 from totempole.lab.cluster import Cluster, Setup
+from totempole.srp.config import RingConfig
 
+LEAN = Setup(ring=RingConfig(check_contents=0))
+"""Without a check of contents, as corosync and a raw pump are when nothing is encrypted."""
 WARM_UP_S = 1.0
 DRAIN_S_MAX = 20.0
 SETTLED_S = 0.5

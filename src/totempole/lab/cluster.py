@@ -230,12 +230,16 @@ class Cluster:
         for number in numbers or [number for number, player in self.players.items() if player.alive]:
             self.players[number].tell(*words)
 
-    def wait_for(self, groups: Iterable[Collection[int]], timeout_s: float = SETTLE_S) -> float:
+    def fits(self, groups: Collection[Collection[int]]) -> bool:
+        """Whether each group is a configuration of its own."""
+        return all(self.players[number].members == members for number, members in _by_member(groups).items())
+
+    def wait_for(self, groups: Collection[Collection[int]], timeout_s: float = SETTLE_S) -> float:
         """Waits until each group is a configuration of its own; gives the seconds that it took."""
-        wanted = {number: tuple(sorted(group)) for group in groups for number in group}
+        wanted = _by_member(groups)
         started_s = time.monotonic()
         while time.monotonic() - started_s < timeout_s:
-            if all(self.players[number].members == group for number, group in wanted.items()):
+            if self.fits(groups):
                 return time.monotonic() - started_s
             time.sleep(0.005)
         seen = {number: self.players[number].members for number in wanted}
@@ -263,3 +267,7 @@ class Cluster:
 
 def with_ring(setup: Setup, **settings: Any) -> Setup:
     return replace(setup, ring=replace(setup.ring, **settings))
+
+
+def _by_member(groups: Collection[Collection[int]]) -> dict[int, tuple[int, ...]]:
+    return {number: tuple(sorted(group)) for group in groups for number in group}

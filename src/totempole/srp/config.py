@@ -93,6 +93,12 @@ class RingConfig:
         least=SEGMENT_BYTES_LEAST,
         most=DATAGRAM_MAX,
     )
+    check_contents: int = setting(
+        1,
+        "unsealed packets: 1, their check covers the contents; 0, the protocol's fields only",
+        least=0,
+        most=1,
+    )
     reassembly_bytes_max: int = setting(
         8_000_000, "memory for packets that have arrived in part", least=PACKET_BYTES_MAX
     )

@@ -36,9 +36,9 @@ use, its owner then begins a life above this one, which no recording can do."""
 
 
 @lru_cache(CODECS_MAX)
-def _codec(cluster_id: int, ring_kind: RingKind, seal: Seal | None) -> Codec:
+def _codec(cluster_id: int, ring_kind: RingKind, seal: Seal | None, check_contents: bool) -> Codec:
     """One for all endpoints without a seal: what one of them has just decoded, the next need not."""
-    return Codec(cluster_id, ring_kind, seal)
+    return Codec(cluster_id, ring_kind, seal, check_contents)
 
 
 def _no_spread() -> float:
@@ -74,7 +74,7 @@ class Endpoint(Order):
         self._seal: Seal | None = None
         if keyring is not None:
             self._seal = Seal(keyring, config.cluster_id, me, self.incarnation)
-        self._codec = _codec(config.cluster_id, config.ring_kind, self._seal)
+        self._codec = _codec(config.cluster_id, config.ring_kind, self._seal, bool(config.check_contents))
         self._reassembler = Reassembler(config.reassembly_bytes_max, config.cluster_id)
         cutter = Cutter(config.segment_bytes, me, self.incarnation, config.cluster_id)
         self._output = Output(self._codec, cutter, trace_kinds)

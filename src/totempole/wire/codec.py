@@ -2,8 +2,7 @@
 
 Decoding asks, in this order, so that each refusal has its true reason: is it ours (magic, version, cluster,
 ring kind, key, type), is it all there and no more (truncated, oversized), is it unharmed (checksum), does it
-mean anything (malformed). The check covers all of it (check.py):
-docs/decisions/0002-what-the-checksum-covers.md.
+mean anything (malformed). What the check covers: check.py.
 
 With a seal, packets without one are refused (unsealed), and what follows the key is asked only of packets
 that the seal vouches for (seal): docs/decisions/0009-the-seal.md.
@@ -104,12 +103,16 @@ RECENT_MAX = 64
 
 # Plain numbers: operations on an IntFlag cost ten times as much.
 _AFTER_TOKEN, _RECOVERED = int(MessageFlag.AFTER_TOKEN), int(MessageFlag.RECOVERED)
+_UNCHECKED = int(MessageFlag.UNCHECKED)
 _RETRANS, _BLOCK = int(TokenFlag.RETRANS), int(TokenFlag.BLOCK)
 _GATEWAY, _FILLED = int(EntryFlag.GATEWAY), int(EntryFlag.FILLED)
 
 
 class Codec:
     """Encodes and decodes the packets of one cluster and one ring kind.
+
+    `check_contents`: whether the check of what is encoded without a seal covers contents. What is decoded
+    says so itself.
 
     Without a seal, both directions are pure functions. A multicast reaches many receivers of one simulation,
     so `decode` remembers its latest messages; packets are immutable and may be shared.
@@ -118,14 +121,17 @@ class Codec:
     who opened a packet yesterday may not have its key today.
     """
 
-    __slots__ = ("_cluster_id", "_recent", "_ring_kind", "_seal")
+    __slots__ = ("_check_contents", "_cluster_id", "_recent", "_ring_kind", "_seal")
 
-    def __init__(self, cluster_id: int, ring_kind: RingKind, seal: Seal | None = None) -> None:
+    def __init__(
+        self, cluster_id: int, ring_kind: RingKind, seal: Seal | None = None, check_contents: bool = True
+    ) -> None:
         if not 0 <= cluster_id < 2**64:
             raise ConfigurationError(f"cluster_id = {cluster_id}: give a number from 0 to 2**64 - 1")
         self._cluster_id = cluster_id
         self._ring_kind = int(ring_kind)
         self._seal = seal
+        self._check_contents = check_contents
         self._recent: dict[bytes, tuple[bytes, Packet]] = {}
 
     def encode(self, packet: Packet) -> bytes:
@@ -135,13 +141,16 @@ class Codec:
         key = UNSEALED if seal is None else seal.key_id
         try:
             flags, fields, contents = write(packet)
+            unchecked = contents and seal is None and not self._check_contents
+            if unchecked:
+                flags |= _UNCHECKED
             head = HEAD.pack(
                 MAGIC, VERSION, kind, self._ring_kind, key, flags, self._cluster_id, packet[0], packet[1]
             )
         except struct.error as error:
             raise ConfigurationError(f"{type(packet).__name__}: a number does not fit: {error}") from error
         if seal is None:
-            check = check_of(head, fields, contents).to_bytes(CHECK_BYTES, "big")
+            check = check_of(head, fields, b"" if unchecked else contents).to_bytes(CHECK_BYTES, "big")
             data = b"".join((head, check, fields, contents))
         else:
             data = seal.close(head + _NO_CHECK, fields + contents)
@@ -194,13 +203,15 @@ class Codec:
         return read(data, start, (flags, sender, incarnation, check))
 
 
-def _verify(data: bytes, start: int, fields_stop: int, stop: int, check: int) -> None:
+def _verify(
+    data: bytes, start: int, fields_stop: int, stop: int, check: int, covers_contents: bool = True
+) -> None:
     """Checks the packet's length, then its check, which covers all of it but itself."""
     if len(data) != stop or stop > PACKET_BYTES_MAX:
         raise CodecError("truncated" if len(data) < stop else "oversized")
     if check == VOUCHED:
         return
-    contents = memoryview(data)[fields_stop:] if fields_stop < stop else b""
+    contents = memoryview(data)[fields_stop:] if covers_contents and fields_stop < stop else b""
     if check_of(data[: HEAD.size], data[start:fields_stop], contents) != check:
         raise CodecError("checksum")
 
@@ -285,8 +296,10 @@ def _read_message(data: bytes, start: int, head: _Head) -> RegularMessage:
     contents_start = groups_start + GROUP_BYTES * groups_count
     if length > CONTENTS_MAX:
         raise CodecError("oversized")
-    _verify(data, start, contents_start, contents_start + length, check)
-    _accept(flags <= _AFTER_TOKEN | _RECOVERED)
+    unchecked = flags & _UNCHECKED
+    _verify(data, start, contents_start, contents_start + length, check, not unchecked)
+    _accept(flags <= _AFTER_TOKEN | _RECOVERED | _UNCHECKED)
+    _accept(not unchecked or (length > 0 and check != VOUCHED))
     message = _new(
         RegularMessage,
         (

@@ -48,6 +48,8 @@ class PacketType(IntEnum):
 class MessageFlag(IntFlag):
     AFTER_TOKEN = 1
     RECOVERED = 2
+    UNCHECKED = 4
+    """The check does not cover the contents."""
 
 
 class TokenFlag(IntFlag):
