@@ -53,10 +53,10 @@ def test_one_name_for_two_memberships() -> None:
 
 def test_one_name_for_two_kinds() -> None:
     trace = ring(1, 2)
-    trace.transitional("8@9", [1])
-    trace.regular("12@1", [1])
+    trace.transitional("16@9", [1])
+    trace.regular("20@1", [1])
     trace.transitional("14@2", [2])
-    trace.regular("8@9", [2], by=[2])
+    trace.regular("16@9", [2], by=[2])
     report = check(trace.rows, complete=True)
     assert "unique-configurations" in violated(report)
 
@@ -82,6 +82,36 @@ def test_installing_a_configuration_of_others() -> None:
     trace.rows = [row._replace(members=(2,)) if row.configuration == "12@1" else row for row in trace.rows]
     trace.rows = [row._replace(members=(2,)) if row.configuration == "10@1" else row for row in trace.rows]
     broken(trace.rows, "unique-configurations", [1])
+
+
+def _accept(trace: TraceBuilder, node: int, *names: str) -> None:
+    """The node accepts these Commit tokens, one after the other, and none of the rings comes about."""
+    for name in names:
+        trace.row(node, "state", ring=name, members=(1, 2), detail="gather>commit consensus")
+        trace.row(node, "state", ring=name, members=(1, 2), detail="commit>gather token loss")
+
+
+@pytest.mark.parametrize("old", ["16@1", "12@1"])
+def test_an_old_commit_token_accepted(old: str) -> None:
+    trace = ring(1, 2)
+    _accept(trace, 2, "16@1", old)
+    broken(trace.rows, "unique-configurations", [2])
+
+
+def test_commit_tokens_accepted_in_the_order_of_their_numbers() -> None:
+    trace = ring(1, 2)
+    _accept(trace, 2, "12@1", "16@1", "20@1")
+    assert violated(check(trace.rows, complete=True)) == set()
+
+
+def test_a_commit_token_that_a_life_accepted_before_it_wrote_its_number() -> None:
+    """The next life does not know of it."""
+    trace = ring(1, 2)
+    _accept(trace, 2, "16@1")
+    trace.crash(2)
+    trace.start(2, seq=12)
+    _accept(trace, 2, "16@1")
+    assert violated(check(trace.rows)) == set()
 
 
 # termination
@@ -614,6 +644,36 @@ def test_a_timestamp_changed_on_the_way() -> None:
     broken(rows, "timestamps", [1, 2], [message])
 
 
+def _cause_and_effect(cause_timestamp: int, new_life: bool = False) -> tuple[list[Row], str, str]:
+    """2 delivers a message of 1, and sends another one on the next ring."""
+    trace = ring(1, 2)
+    cause = trace.send(1, 2)
+    trace.crash(1)
+    if new_life:
+        trace.crash(2)
+        trace.start(2, seq=12)
+    else:
+        trace.move(2, seq=12)
+    effect = trace.send(2)
+    return changed(trace.rows, {"message": cause}, timestamp=cause_timestamp), cause, effect
+
+
+@pytest.mark.parametrize("cause_timestamp", [2, 50])
+def test_a_timestamp_no_later_than_what_was_delivered_on_the_ring_before(cause_timestamp: int) -> None:
+    rows, cause, effect = _cause_and_effect(cause_timestamp)
+    broken(rows, "timestamps", [2], [cause, effect])
+
+
+def test_a_timestamp_later_than_what_was_delivered_on_the_ring_before() -> None:
+    rows, _, _ = _cause_and_effect(1)
+    assert violated(check(rows, complete=True)) == set()
+
+
+def test_a_timestamp_that_a_life_delivered_last_may_be_lost_with_it() -> None:
+    rows, _, _ = _cause_and_effect(50, new_life=True)
+    assert violated(check(rows, complete=True)) == set()
+
+
 # liveness
 
 
@@ -636,7 +696,7 @@ def test_the_connected_end_in_configurations_of_the_same_members_but_not_the_sam
     trace = ring(1, 2)
     trace.transitional("10@1", [1, 2])
     trace.regular("12@1", [1, 2], by=[1])
-    trace.regular("12@2", [1, 2], by=[2])
+    trace.regular("16@2", [1, 2], by=[2])
     broken(trace.rows, "liveness", [1, 2], only=["termination"], expectation=Liveness(0, ([1, 2],), 10**6))
 
 

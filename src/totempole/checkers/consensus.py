@@ -7,13 +7,11 @@ configuration every member has gone from Commit to Recover, whatever became of i
 
 from __future__ import annotations
 
-from totempole.checkers.history import History, Life, Stay, transition
+from totempole.checkers.history import FORMING, History, Life, Stay, transition
 from totempole.checkers.terms import Terms
 from totempole.checkers.verdict import Findings
 from totempole.trace.schema import Row
 from totempole.types import ProcessorId
-
-FORMING = "gather>commit"
 
 Sets = tuple[tuple[ProcessorId, ...], tuple[ProcessorId, ...]]
 """my_proc_set and my_fail_set."""

@@ -65,7 +65,8 @@ def _check_digest(what: str, source: Row, row: Row, found: Findings) -> None:
 
 
 def timestamps(history: History, terms: Terms, found: Findings) -> None:
-    """000 §5.1: they grow along a ring, and along a processor's originations whatever fails between."""
+    """000 §5.1: they grow along a ring, and along a processor's originations whatever fails between. A
+    message is later than every message that its originator has delivered in the same life, on any ring."""
     for ring, slots in history.slots.items():
         for seq, following in pairwise(history.numbers(ring)):
             before, after = slots[seq], slots[following]
@@ -77,6 +78,7 @@ def timestamps(history: History, terms: Terms, found: Findings) -> None:
                     after,
                 )
     _check_originators(history, found)
+    _check_causes(history, found)
     for row in history.deliveries:
         source = history.originated.get(row.message)
         if source is not None and source.timestamp != row.timestamp:
@@ -101,3 +103,22 @@ def _check_originators(history: History, found: Findings) -> None:
                     before,
                     after,
                 )
+
+
+def _check_causes(history: History, found: Findings) -> None:
+    """A Lamport clock. Its value is written only before the next message or token leaves, so the next life
+    may not know of what this one received last."""
+    for life in history.lives:
+        latest: Row | None = None
+        for stay in life.stays:
+            for row in stay.events:
+                if row.kind == "deliver":
+                    if latest is None or row.timestamp > latest.timestamp:
+                        latest = row
+                elif latest is not None and row.timestamp <= latest.timestamp:
+                    found.violated(
+                        f"Node {life.node} gave {row.message} timestamp {row.timestamp}, no later than "
+                        f"{latest.timestamp} of {latest.message}, which it had delivered.",
+                        latest,
+                        row,
+                    )

@@ -17,6 +17,9 @@ from totempole.types import ProcessorId, RingId
 KILLED = "killed"
 """What the row of a crash says that another wrote, because the node could not."""
 
+FORMING = "gather>commit"
+"""The transition at the Commit token's first visit: the processor accepts the token (000 §4.2)."""
+
 RECOVERING = "commit>recover"
 """The transition at the Commit token's second visit: the consensus is known to be one (000 theorem 4.2)."""
 

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from totempole.checkers.history import History, Life, Stay
+from totempole.checkers.history import FORMING, History, Life, Stay, transition
 from totempole.checkers.terms import Terms
 from totempole.checkers.verdict import Findings
 from totempole.trace.schema import Row
 
 
 def unique_configurations(history: History, terms: Terms, found: Findings) -> None:
-    """Theorem 4.1. An identifier is never used again, not even after a crash: it is kept on disk."""
+    """Theorem 4.1. An identifier is never used again, not even after a crash: it is kept on disk. It rests on
+    ring numbers that only grow, also those of rings that are agreed to and never installed (000 §4.2)."""
     names: dict[str, Row] = {}
     for lives in history.by_node.values():
         mine: dict[str, Row] = {}
         highest: Stay | None = None
         for life in lives:
             _check_first(life, found)
+            _check_commit_tokens(history, life, found)
             for stay in life.stays:
                 _check_meaning(stay, names, found)
                 _check_reuse(stay, mine, found)
@@ -29,6 +31,22 @@ def _check_first(life: Life, found: Findings) -> None:
         change = life.stays[0].change
         found.violated(
             f"Node {life.node} began life {life.incarnation} in {_named(change)} and not alone.", change
+        )
+
+
+def _check_commit_tokens(history: History, life: Life, found: Findings) -> None:
+    """000 §4.2: a Commit token is accepted only if its ring number is above that of the last one accepted."""
+    highest: Row | None = None
+    for row in life.states:
+        if transition(row) != FORMING:
+            continue
+        if highest is None or history.ring(row.ring).seq > history.ring(highest.ring).seq:
+            highest = row
+            continue
+        found.violated(
+            f"Node {row.node} accepted a Commit token of ring {row.ring} after one of ring {highest.ring}.",
+            highest,
+            row,
         )
 
 

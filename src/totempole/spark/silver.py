@@ -29,6 +29,7 @@ _CHANGE = ("node", "step", "message", "at_us", "ring", "seq", "detail", "configu
 
 
 KILLED = "killed"
+FORMING = "gather>commit"
 RECOVERING = "commit>recover"
 LEAVE_TIMEOUT = ">left leave timeout"
 

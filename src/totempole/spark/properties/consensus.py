@@ -9,9 +9,7 @@ from pyspark.sql import functions as F
 
 from totempole.spark.findings import Check, evidence, failing, finding, reason
 from totempole.spark.properties.membership import listing
-from totempole.spark.silver import Silver, ring_id
-
-FORMING = "gather>commit"
+from totempole.spark.silver import FORMING, Silver, ring_id
 
 
 def membership_agreement(silver: Silver) -> Iterable[DataFrame]:

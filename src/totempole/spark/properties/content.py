@@ -68,9 +68,11 @@ def _other_digest(what: str, known: str) -> Check:
 
 
 def timestamps(silver: Silver) -> Iterable[DataFrame]:
-    """000 §5.1: they grow along a ring, and along a processor's originations whatever fails between."""
+    """000 §5.1: they grow along a ring, and along a processor's originations whatever fails between. A
+    message is later than every message that its originator has delivered in the same life, on any ring."""
     yield _along_rings(silver)
     yield _along_originators(silver)
+    yield _after_causes(silver)
     delivered = silver.deliveries.select("run", "message", row().alias("row"))
     text = F.format_string(
         "Node %s delivered %s with timestamp %s, and it was originated with %s.",
@@ -104,3 +106,21 @@ def _along_originators(silver: Silver) -> DataFrame:
     )
     no_later = F.col("row.timestamp") <= F.col("before.timestamp")
     return failing(pairs, (no_later, finding(True, text, evidence("before", "row"))))
+
+
+def _after_causes(silver: Silver) -> DataFrame:
+    """A Lamport clock, along each life: the latest of what was delivered so far, the first of equals."""
+    along = Window.partitionBy("run", "node", "life").orderBy("step")
+    before = along.rowsBetween(Window.unboundedPreceding, -1)
+    rows = silver.events.where("kind in ('originate', 'deliver') and stay > 0").select(
+        *("run", "node", "life", "step", "kind", "timestamp"),
+        F.struct("node", "step", "message", "timestamp").alias("row"),
+    )
+    delivered = F.when(F.col("kind") == "deliver", F.struct("timestamp", -F.col("step"), "row"))
+    compared = rows.withColumn("latest", F.max(delivered).over(before)).where("kind = 'originate'")
+    text = F.format_string(
+        "Node %s gave %s timestamp %s, no later than %s of %s, which it had delivered.",
+        *("node", "row.message", "timestamp", "latest.timestamp", "latest.row.message"),
+    )
+    no_later = F.col("timestamp") <= F.col("latest.timestamp")
+    return failing(compared, (no_later, finding(True, text, evidence("latest.row", "row"))))

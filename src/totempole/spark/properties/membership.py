@@ -9,11 +9,12 @@ from pyspark.sql import functions as F
 
 from totempole.spark.findings import Check, evidence, failing, finding, reason
 from totempole.spark.properties.absent import absent
-from totempole.spark.silver import Silver
+from totempole.spark.silver import FORMING, Silver, ring_id
 
 
 def unique_configurations(silver: Silver) -> Iterable[DataFrame]:
-    """Theorem 4.1. An identifier is never used again, not even after a crash: it is kept on disk."""
+    """Theorem 4.1. An identifier is never used again, not even after a crash: it is kept on disk. It rests on
+    ring numbers that only grow, also those of rings that are agreed to and never installed (000 §4.2)."""
     of_name = Window.partitionBy("run", "name").orderBy("node", "told.step")
     of_node = Window.partitionBy("run", "node", "name").orderBy("told.step")
     stays = _told(silver).withColumns(
@@ -24,6 +25,7 @@ def unique_configurations(silver: Silver) -> Iterable[DataFrame]:
         }
     )
     yield failing(stays, _not_alone(), _two_meanings(), _not_in_it(), _reused(), _lower())
+    yield _old_commit_tokens(silver)
 
 
 def _highest_before() -> Column:
@@ -32,6 +34,26 @@ def _highest_before() -> Column:
     before = along.rowsBetween(Window.unboundedPreceding, -1)
     ranked = F.struct("id", -F.col("told.step"), "told")
     return F.max(F.when(F.col("regular"), ranked)).over(before)
+
+
+def _old_commit_tokens(silver: Silver) -> DataFrame:
+    """000 §4.2: a Commit token is accepted only if its ring number is above that of the last one accepted."""
+    accepted = silver.states.where(F.col("transition") == FORMING).select(
+        *("run", "node", "life", "step"),
+        ring_id("ring")["seq"].alias("number"),
+        F.struct("node", "step", "message", "ring").alias("row"),
+    )
+    along = Window.partitionBy("run", "node", "life").orderBy("step")
+    before = along.rowsBetween(Window.unboundedPreceding, -1)
+    # The first of equals.
+    ranked = F.struct("number", -F.col("step"), "row")
+    compared = accepted.withColumn("highest", F.max(ranked).over(before))
+    text = F.format_string(
+        "Node %s accepted a Commit token of ring %s after one of ring %s.",
+        *("node", "row.ring", "highest.row.ring"),
+    )
+    old = F.col("number") <= F.col("highest.number")
+    return failing(compared, (old, finding(True, text, evidence("highest.row", "row"))))
 
 
 def _not_alone() -> Check:
