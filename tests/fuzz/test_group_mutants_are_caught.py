@@ -15,7 +15,16 @@ import pytest
 from totempole.checkers.properties import GROUP_PROPERTIES
 from totempole.groups import GroupLayer
 from totempole.sim.fuzz.group_mutants import GROUP_HARMLESS, GROUP_MUTANTS, GROUP_STAGED, GROUP_UNNOTICED
-from totempole.sim.fuzz.mutants import HARMLESS, MUTANTS, STAGED, UNNOTICED, Mutant, hunt, mutated_endpoint
+from totempole.sim.fuzz.mutants import (
+    BY_HAND,
+    HARMLESS,
+    MUTANTS,
+    STAGED,
+    UNNOTICED,
+    Mutant,
+    hunt,
+    mutated_endpoint,
+)
 from totempole.sim.fuzz.trial import RAISED
 from totempole.sim.grouped import Grouped
 
@@ -38,7 +47,7 @@ def violated(mutant: Mutant) -> tuple[str, ...]:
 
 
 def test_there_are_at_least_forty_with_names_of_their_own() -> None:
-    names = [mutant.name for mutant in (*MUTANTS, *STAGED, *UNNOTICED, *HARMLESS, *EVERY)]
+    names = [mutant.name for mutant in (*MUTANTS, *STAGED, *BY_HAND, *UNNOTICED, *HARMLESS, *EVERY)]
     assert len(set(names)) == len(names)
     assert len(GROUP_MUTANTS) >= 40
 

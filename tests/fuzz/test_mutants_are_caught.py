@@ -13,11 +13,20 @@ from inspect import getsource
 import pytest
 
 from totempole.checkers.properties import RING_PROPERTIES
-from totempole.sim.fuzz.mutants import HARMLESS, MUTANTS, STAGED, UNNOTICED, Mutant, hunt, mutated_endpoint
+from totempole.sim.fuzz.mutants import (
+    BY_HAND,
+    HARMLESS,
+    MUTANTS,
+    STAGED,
+    UNNOTICED,
+    Mutant,
+    hunt,
+    mutated_endpoint,
+)
 from totempole.sim.fuzz.trial import RAISED
 from totempole.srp.endpoint import Endpoint
 
-EVERY = (*MUTANTS, *STAGED, *UNNOTICED, *HARMLESS)
+EVERY = (*MUTANTS, *STAGED, *BY_HAND, *UNNOTICED, *HARMLESS)
 
 DAILY = (
     "every message delivered twice to oneself",

@@ -14,7 +14,7 @@ from totempole.cli.tables import coverage_table, rarest_excluded, what_may_remai
 from totempole.errors import TotemError
 from totempole.sim.fuzz.group_mutants import GROUP_STAGED, GROUP_UNNOTICED
 from totempole.sim.fuzz.kinds import GROUPS, KINDS, RING
-from totempole.sim.fuzz.mutants import STAGED, UNNOTICED
+from totempole.sim.fuzz.mutants import BY_HAND, STAGED, UNNOTICED
 from totempole.sim.fuzz.profiles import ALL, PROFILES
 from totempole.sim.fuzz.search import Tally, search
 
@@ -124,7 +124,7 @@ def _run_mutants(screen: Screen, arguments: argparse.Namespace, seeds: range) ->
         mutants.show_list(screen)
         return 0
     if arguments.unnoticed:
-        unnoticed = (*STAGED, *UNNOTICED)
+        unnoticed = (*STAGED, *BY_HAND, *UNNOTICED)
         if arguments.groups:
             unnoticed = (*GROUP_STAGED, *GROUP_UNNOTICED)
         return 0 if mutants.hunt_all(screen, seeds, arguments.jobs, unnoticed) else 1

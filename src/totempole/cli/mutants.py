@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 from totempole.cli.output import Screen, table
 from totempole.errors import TotemError
 from totempole.sim.fuzz.group_mutants import GROUP_HARMLESS, GROUP_MUTANTS, GROUP_STAGED, GROUP_UNNOTICED
-from totempole.sim.fuzz.mutants import HARMLESS, MUTANTS, STAGED, UNNOTICED, Mutant, hunt
+from totempole.sim.fuzz.mutants import BY_HAND, HARMLESS, MUTANTS, STAGED, UNNOTICED, Mutant, hunt
 
 EVERY = (
-    *(*MUTANTS, *STAGED, *UNNOTICED, *HARMLESS),
+    *(*MUTANTS, *STAGED, *BY_HAND, *UNNOTICED, *HARMLESS),
     *(*GROUP_MUTANTS, *GROUP_STAGED, *GROUP_UNNOTICED, *GROUP_HARMLESS),
 )
 """Of the ring, and of process groups."""

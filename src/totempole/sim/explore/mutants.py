@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from totempole.sim.explore.cases import CASES, Case
 from totempole.sim.explore.space import Bounds
-from totempole.sim.fuzz.mutants import MUTANTS, STAGED, UNNOTICED, Mutant
+from totempole.sim.fuzz.mutants import BY_HAND, MUTANTS, STAGED, UNNOTICED, Mutant
 
 _ALONE = Case(1, "ring", Bounds(messages=5, crashes=1, stalls=1))
 _RESTARTED = Case(1, "ring", Bounds(messages=1, crashes=1))
@@ -40,7 +40,7 @@ NOTICED_BY: dict[str, Case] = {
 """By the mutant's name."""
 
 CHOSEN: tuple[Mutant, ...] = tuple(
-    mutant for mutant in (*MUTANTS, *STAGED, *UNNOTICED) if mutant.name in NOTICED_BY
+    mutant for mutant in (*MUTANTS, *STAGED, *BY_HAND, *UNNOTICED) if mutant.name in NOTICED_BY
 )
 
 

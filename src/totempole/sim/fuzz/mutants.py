@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from totempole.sim.fuzz.mutation import Mutant, hunt, mutated_endpoint
 
-__all__ = ["HARMLESS", "MUTANTS", "STAGED", "UNNOTICED", "Mutant", "hunt", "mutated_endpoint"]
+__all__ = ["BY_HAND", "HARMLESS", "MUTANTS", "STAGED", "UNNOTICED", "Mutant", "hunt", "mutated_endpoint"]
 
 MUTANTS: tuple[Mutant, ...] = (
     # 000 §4.1, ordering
@@ -366,6 +366,20 @@ MUTANTS: tuple[Mutant, ...] = (
         "and self._me in members",
         40,
     ),
+    Mutant(
+        "a Commit token with an old number taken",
+        "membership",
+        "newer = token.ring_id.seq > max(self.ring_id.seq, self._gathering.highest_ring_seq())",
+        "newer = True",
+        21,
+    ),
+    Mutant(
+        "timestamps of messages ignored",
+        "ordering",
+        "self.clock.witness(message.timestamp)",
+        "pass",
+        14,
+    ),
 )
 """Noticed in a random run, each at its seed."""
 
@@ -581,53 +595,65 @@ STAGED: tuple[Mutant, ...] = (
         "if failures is None or failures.incarnation != incarnation:",
         "if failures is None:",
     ),
-)
-"""Each noticed in a scenario that is made for it, one of tests/fuzz/staged. Random runs hardly ever notice:
-what these break is a bound on time, or on what a fault may cost, and random faults come too thick for it."""
-
-
-UNNOTICED: tuple[Mutant, ...] = (
-    # Not noticed in seeds 0:45. A life must end before its write is done and the next one be on the same ring
-    # within a rotation of the Commit token. A crash between two effects and a restart at once could show it.
-    Mutant(
-        "a Commit token of another life taken",
-        "membership",
-        "return complete and members == forming.members and self._my_entry in token.memb_list",
-        "return complete and members == forming.members",
-    ),
-    # Not noticed in seeds 0:45. Where the number is not above the old ring's, the encoder refuses to say it
-    # (wire/soundness.py). In between, the attempt fails, which costs time.
-    Mutant(
-        "a Commit token with an old number taken",
-        "membership",
-        "newer = token.ring_id.seq > max(self.ring_id.seq, self._gathering.highest_ring_seq())",
-        "newer = True",
-    ),
-    # Not noticed in seeds 0:45. On its second rotation a Commit token has an entry of this processor: of an
-    # attempt that it gave up, whose number is not newer, or of another life (as the first one here).
     Mutant(
         "a Commit token of the second rotation taken in Gather",
         "membership",
         "first_rotation = token.token_seq < len(members)",
         "first_rotation = True",
     ),
-    # Not noticed in seeds 0:45, and not by any check: `timestamps` compares along a ring and along a
-    # processor. That a message is later than what its sender has delivered on the ring before is not checked.
-    Mutant(
-        "timestamps of messages ignored",
-        "ordering",
-        "self.clock.witness(message.timestamp)",
-        "pass",
-    ),
-    # Not noticed in seeds 0:45. Somebody is left out needlessly: no check knows who should have been kept.
     Mutant(
         "those who agreed fail with the silent",
         "gathering",
         "if not self._agrees(q) and self._agreed.get(q) != sets]",
         "if not self._agrees(q)]",
     ),
-    # Not noticed in seeds 0:45: no fault of the simulator changes what is inside a packet whose sum is right.
-    # tests/srp/test_poison.py has such packets.
+    Mutant(
+        "requests that cannot be met forgotten",
+        "ring",
+        "elif request.seq > self.released:",
+        "elif request.seq < 0:",
+    ),
+    Mutant(
+        "a leap of the clock not written",
+        "timestamps",
+        "covered = self.to_store + (self._interval if self.writing else self._interval // 2)",
+        "covered = self._stable + (2**62 if self.writing else self._interval // 2)",
+    ),
+    Mutant(
+        "consensus timeouts run in step",
+        "membership",
+        "percent = 100 + int(CONSENSUS_SPREAD_PERCENT * self._draw())",
+        "percent = 100",
+    ),
+    Mutant(
+        "old messages rebroadcast by all who have them",
+        "machine",
+        "self._recovery.queue.pop(held.message.seq, None)",
+        "pass",
+    ),
+    Mutant(
+        "messages of the old ring not taken in Gather and Commit",
+        "machine",
+        "Event.REGULAR_MESSAGE: (_drop, _M._on_message, _M._on_message, _M._on_message, _drop, _drop),",
+        "Event.REGULAR_MESSAGE: (_drop, _M._on_message, _drop, _drop, _drop, _drop),",
+    ),
+)
+"""Each noticed in a scenario that is made for it, one of tests/fuzz/staged. Random runs hardly ever notice:
+most of these break a bound on time, or on what a fault may cost, and random faults follow each other too
+closely for such bounds. The others need a rare order of events."""
+
+
+BY_HAND: tuple[Mutant, ...] = (
+    # A token of another life has an entry of a ring that this life was never on: a life begins with a number
+    # above all that were written before, and no ring is installed before its members have written its number.
+    # So the recovery has no companions, not even this processor, and raises.
+    Mutant(
+        "a Commit token of another life taken",
+        "membership",
+        "return complete and members == forming.members and self._my_entry in token.memb_list",
+        "return complete and members == forming.members",
+    ),
+    # No fault of the simulator changes what is inside a packet whose sum is right.
     Mutant(
         "a damaged old message counted as received",
         "machine",
@@ -635,6 +661,11 @@ UNNOTICED: tuple[Mutant, ...] = (
         "if message.recovered and old is None and message.seq < 0:",
     ),
 )
+"""Each noticed in a test of its own, in tests/fuzz/test_mutants_by_hand.py: no fault of the simulator makes
+the packet that it needs, or it raises an exception."""
+
+
+UNNOTICED: tuple[Mutant, ...] = ()
 """Breakages that nothing notices yet. Each says what should, or where else it is held."""
 
 
@@ -647,21 +678,6 @@ HARMLESS: tuple[Mutant, ...] = (
         "if ring_id.seq > self.future_ring_seq:",
         "if ring_id.seq < 0:",
     ),
-    # A second copy is dropped on arrival, and each processor empties its own queue as it sends: the exchange
-    # takes longer and ends the same.
-    Mutant(
-        "old messages rebroadcast by all who have them",
-        "machine",
-        "self._recovery.queue.pop(held.message.seq, None)",
-        "pass",
-    ),
-    # To the protocol it is as if the network had lost them, and the exchange brings what any companion holds.
-    Mutant(
-        "messages of the old ring not taken in Gather and Commit",
-        "machine",
-        "Event.REGULAR_MESSAGE: (_drop, _M._on_message, _M._on_message, _M._on_message, _drop, _drop),",
-        "Event.REGULAR_MESSAGE: (_drop, _M._on_message, _drop, _drop, _drop, _drop),",
-    ),
     # Whoever numbers a message on the new ring installed it at a visit of the token before. By the time the
     # token comes back to it, all others have installed the ring too, so none of them is in Recover.
     Mutant(
@@ -670,30 +686,16 @@ HARMLESS: tuple[Mutant, ...] = (
         "self._note_token_is_alive(self.forming, message)",
         "self._note_token_is_alive(self.forming, message)\n        self._ordering.deliver(self.forming)",
     ),
-    # The paper has none; only the number of attempts differs.
-    Mutant(
-        "consensus timeouts run in step",
-        "membership",
-        "percent = 100 + int(CONSENSUS_SPREAD_PERCENT * self._draw())",
-        "percent = 100",
-    ),
-    # A warning to people.
+    # A warning to people. tests/sim/test_attacks.py has a test that it comes.
     Mutant(
         "what differs in settings not told",
         "membership",
         "self._output.add(SettingsDiffer(join.sender, name, theirs, mine))",
         "pass",
     ),
-    # Whoever would pass a request on because it lacks the message asks for it itself at that visit. Whoever
-    # has it and may send no more packets is asked again a rotation later. That costs rotations, no more.
-    Mutant(
-        "requests that cannot be met forgotten",
-        "ring",
-        "elif request.seq > self.released:",
-        "elif request.seq < 0:",
-    ),
-    # An agreed message that no companion has delivered is of a sender that is gone. 000 §3.4 lets it be
-    # delivered in the transitional configuration, and all do: they know the same high_ring_delivered.
+    # Theorem 4.9 allows both the regular configuration and the transitional one that follows it. Theorem 4.10
+    # wants the same one at all companions, and so it is: they have the same entries of the Commit token, and
+    # from them the same high_ring_delivered.
     Mutant(
         "agreed messages kept for the transitional configuration",
         "recovery",
@@ -702,7 +704,8 @@ HARMLESS: tuple[Mutant, ...] = (
     ),
     # What is taken in Commit is complete, of the ring that was agreed to, with this processor's own entry.
     # Such a token is the same whoever shows it: no entry changes after the first rotation. Each member still
-    # waits for its own disk, and the regular token, which comes next, counts from the predecessor only.
+    # waits for its own disk, and drops regular tokens until then. In Recover only the representative takes a
+    # Commit token. It turns it into a regular token, and `_on_token` refuses that from anybody else.
     Mutant(
         "a Commit token taken from anybody",
         "membership",
@@ -725,14 +728,6 @@ HARMLESS: tuple[Mutant, ...] = (
         "recovery",
         "*(entry.deliver_memb for entry in companions)",
         "*(entry.deliver_memb for entry in companions[:1])",
-    ),
-    # When the write is done, the clock is asked again before the token is visited, and written once more. A
-    # disk that does one write after the other takes as long for both either way.
-    Mutant(
-        "a leap of the clock not written",
-        "timestamps",
-        "covered = self.to_store + (self._interval if self.writing else self._interval // 2)",
-        "covered = self._stable + (2**62 if self.writing else self._interval // 2)",
     ),
 )
 """Changes that break no promise: each with the argument for it. No seed may give one away."""
