@@ -192,6 +192,28 @@ def test_received_after_a_gap_and_never_delivered() -> None:
     assert violated(check(trace.rows, complete=True)) == set()
 
 
+@pytest.mark.parametrize("killed", [True, False])
+@pytest.mark.parametrize("more", [True, False])
+def test_received_after_what_may_be_a_gap(killed: bool, more: bool) -> None:
+    """The first message of the ring was that of a node whose rows are missing, all of them or the last.
+    `more`: one of a companion follows, which is delivered in spite of the gap."""
+    trace = ring(1, 2, 3, 4)
+    lost = trace.originate(4)
+    if more:
+        message = trace.originate(2)
+        trace.receive(message, 1)
+    trace.receive(trace.originate(3), 1, 2)
+    trace.crash(3)
+    trace.crash(4, detail="killed")
+    trace.agree("12@1", (1, 2), 1, 2)
+    trace.transitional("10@1", [1, 2])
+    if more:
+        trace.deliver(message, 1, 2)
+    trace.regular("12@1", [1, 2])
+    rows = without(trace.rows, message=lost) if killed else without(trace.rows, node=4)
+    assert violated(check(rows, complete=True)) == set()
+
+
 def test_received_too_late_for_the_exchange() -> None:
     trace = ring(1, 2, 3)
     message = trace.originate(3)

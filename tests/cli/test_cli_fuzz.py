@@ -85,6 +85,14 @@ def test_a_large_search_must_have_reached_everything(capsys: pytest.CaptureFixtu
     assert "Never reached: branch: promise given" in capsys.readouterr().out
 
 
+def test_a_run_with_two_nodes_of_one_number_is_drawn(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without the rows of that number: they are of two nodes, and no one story. The rest holds."""
+    assert main(["fuzz", "--seed", "1385"]) == 0
+    text = capsys.readouterr().out
+    assert "double 6" in text
+    assert "seed-1385: holds" in text
+
+
 def test_one_seed_is_replayed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "seed.json"
     assert main(["fuzz", "--seed", "1", "--json", str(file)]) == 0

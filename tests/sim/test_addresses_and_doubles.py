@@ -172,3 +172,14 @@ def test_the_rows_of_a_doubled_number_and_its_messages_are_not_judged() -> None:
     left = outcome.judged_rows
     assert any(row.kind == "deliver" for row in left)
     assert not any(row.node == 2 or row.message.startswith("2.") for row in left)
+
+
+def test_a_double_does_not_inherit_a_disk_that_is_slow_just_then() -> None:
+    """Its disk is new, and nothing that is done to the first one's disk would mend it."""
+    world = settled_world(2)
+    usual = world.hosts[2].disk.speed
+    world.slow_disk(2, (50_000, 100_000))
+    world.double(2)
+    assert world.doubles[2].disk.speed == usual
+    world.doubles[2].disk.mend()
+    assert world.doubles[2].disk.speed == usual

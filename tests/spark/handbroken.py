@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import product
 from types import ModuleType
 from typing import Any
 
@@ -43,10 +44,7 @@ def _judged(module: ModuleType, test: Callable[..., None]) -> Iterator[tuple[lis
 
 
 def _cases(test: Callable[..., None]) -> Iterator[dict[str, Any]]:
-    """One for each value that the test takes; most take none."""
+    """One for each combination of the values that the test takes; most take none."""
     marks = [mark for mark in getattr(test, "pytestmark", []) if mark.name == "parametrize"]
-    if not marks:
-        yield {}
-        return
-    name, values = marks[0].args
-    yield from ({name: value} for value in values)
+    for values in product(*(mark.args[1] for mark in marks)):
+        yield {mark.args[0]: value for mark, value in zip(marks, values, strict=True)}

@@ -57,13 +57,9 @@ def _check_member(history: History, terms: Terms, stay: Stay, member: ProcessorI
 
 def _told(history: History, terms: Terms, node: ProcessorId, at_us: int) -> bool:
     """Whether the node's trace would show what it did by then: that of a killed life ends too early."""
-    if _was_killed(history, node):
+    if history.was_killed(node):
         return False
     return terms.complete or (terms.same_clock and history.last_at.get(node, -1) >= at_us)
-
-
-def _was_killed(history: History, node: ProcessorId) -> bool:
-    return any(life.cut_short for life in history.by_node[node])
 
 
 def _check_consensus(history: History, terms: Terms, found: Findings) -> None:
@@ -102,7 +98,7 @@ def _check_proposals(
             found.undecided(f"Node {member} of ring {row.ring} left no trace.")
             continue
         # A later Join shows nothing where a life was killed: the rows of an earlier one may be lost.
-        late = join is not None and not _was_killed(history, member)
+        late = join is not None and not history.was_killed(member)
         found.overdue(
             late or _told(history, terms, member, row.at_us),
             f"Node {row.node} formed {row.ring} before its member {member} had proposed "

@@ -137,6 +137,13 @@ class History:
         """Those of the members whose trace is not here at all."""
         return [node for node in members if node not in self.by_node]
 
+    def was_killed(self, node: ProcessorId) -> bool:
+        """Whether rows of one of its lives are missing."""
+        return any(life.cut_short for life in self.by_node[node])
+
+    def has_all_rows_of(self, members: Iterable[ProcessorId]) -> bool:
+        return all(node in self.by_node and not self.was_killed(node) for node in members)
+
     def current(self, node: ProcessorId) -> Life | None:
         """The life that the node is in at the end of the trace, unless it is down."""
         lives = self.by_node.get(node)

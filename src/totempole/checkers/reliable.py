@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Iterator
 from itertools import chain
 
@@ -219,11 +220,9 @@ def _check_transition(
 def _holder(history: History, life: Life, stay: Stay, following: Stay, row: Row) -> Row | None:
     """The receipt of a message that is in no doubt, by a member of the transitional configuration.
 
-    What a member receives later than its shift to Recover is not part of the exchange (000 §4.3). A place
-    below which one is empty may follow a gap that the trace of a killed node does not show.
+    What a member receives later than its shift to Recover is not part of the exchange (000 §4.3).
     """
-    places = history.slots[stay.name]
-    if row.seq - 1 not in places and row.seq != history.numbers(stay.name)[0]:
+    if _may_follow_a_gap(history, stay, row.seq):
         return None
     new_ring = life.after(following)
     for member in following.members:
@@ -233,6 +232,22 @@ def _holder(history: History, life: Life, stay: Stay, following: Stay, row: Row)
             if receipt is not None and receipt.step < agreed[1].step:
                 return receipt
     return None
+
+
+def _may_follow_a_gap(history: History, stay: Stay, seq: int) -> bool:
+    """Whether a place is empty between this one and the last that was delivered in the regular configuration.
+
+    There may have been a message whose rows are missing. Where nothing was delivered, the first place that is
+    known is the ring's first, if no rows of its members are missing.
+    """
+    numbers = history.numbers(stay.name)
+    if stay.deliveries:
+        start = max(row.seq for row in stay.deliveries)
+    elif history.has_all_rows_of(history.configurations[stay.name].members):
+        start = numbers[0]
+    else:
+        return True
+    return bisect(numbers, seq) - bisect(numbers, start) != seq - start
 
 
 def same_messages_in_consecutive_configurations(history: History, terms: Terms, found: Findings) -> None:

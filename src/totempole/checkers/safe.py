@@ -90,7 +90,7 @@ def _tells(history: History, terms: Terms, member: ProcessorId, row: Row) -> boo
     life that shows nothing of the ring may be one of those."""
     life = history.life_on(row.ring, member)
     if life is None or life.last is None:
-        return terms.complete and not any(other.cut_short for other in history.by_node[member])
+        return terms.complete and not history.was_killed(member)
     if life.cut_short:
         return life.last.at_us >= row.at_us
     return terms.complete or life.last.at_us >= row.at_us

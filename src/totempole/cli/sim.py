@@ -158,9 +158,9 @@ class SimReport:
     def __init__(self, outcome: Outcome, elapsed_s: float) -> None:
         self.outcome = outcome
         self.names = outcome.scenario.names
-        self.timeline = Timeline(outcome.rows)
+        self.timeline = Timeline(outcome.judged_rows)
         self.verdicts = worst(outcome.reports or [check(outcome.judged_rows)])
-        self.costs = costs_of(outcome.rows)
+        self.costs = costs_of(outcome.judged_rows)
         self.elapsed_s = elapsed_s
 
     @property

@@ -91,12 +91,12 @@ class Disk:
     __slots__ = (
         "_damage",
         "_free_us",
-        "_healthy",
         "_random",
         "_scheduler",
         "_stuck",
         "_under_way",
         "first_numbers",
+        "healthy_speed",
         "log",
         "report",
         "speed",
@@ -111,7 +111,8 @@ class Disk:
         """What a processor starts with whose disk has been lost."""
         self.report: Callable[[Damage], None] = lambda _damage: None
         """Told when a start finds the damage."""
-        self._healthy = self.speed
+        self.healthy_speed = self.speed
+        """What `mend` returns to."""
         self._damage: list[Damage] = []
         self._stuck = False
         self._scheduler = scheduler
@@ -158,7 +159,7 @@ class Disk:
 
     def mend(self) -> None:
         """Its own speed again; what had got stuck is written now."""
-        self.speed = self._healthy
+        self.speed = self.healthy_speed
         if self._stuck:
             self._stuck = False
             self._free_us = 0
@@ -211,7 +212,9 @@ class Disk:
 
     def recover(self) -> dict[str, int]:
         """What a restart finds: the good records. A torn tail is cut off, or it would hide what follows."""
-        self._stuck = False
+        if self._stuck:
+            self._stuck = False
+            self._under_way.clear()  # of a process that has ended; none of them began
         values, end = read_log(bytes(self.log))
         del self.log[end:]
         for damage in self._damage:

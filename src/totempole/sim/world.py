@@ -248,7 +248,8 @@ class World:
             self._keep(row._replace(step=steps.step))
 
         random = self.random(f"double {me}")
-        disk = Disk(self.scheduler, random, first.disk.speed)
+        # Faults of the first disk are not faults of this one, and nothing would mend it.
+        disk = Disk(self.scheduler, random, first.disk.healthy_speed)
         recorder = Recorder(self.run, me, self._level, keep)
         double = Host(me, first.config, self.around, recorder, disk, first.clock)
         double.address = self._new_address()

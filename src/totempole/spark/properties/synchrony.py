@@ -90,7 +90,7 @@ def transitional_delivery(silver: Silver) -> Iterable[DataFrame]:
 
 def _with_holders(silver: Silver, missing: DataFrame) -> DataFrame:
     """With `holder`: the receipt of the message by the first member of the transitional configuration that
-    had it when it shifted to Recover for the new ring; null if none had, or if the place below is empty.
+    had it when it shifted to Recover for the new ring; null if none had, or if it may follow a gap.
     """
     agreed = silver.committed.select(
         *("run", F.col("ring").alias("new_ring"), F.col("node").alias("member")),
@@ -113,15 +113,42 @@ def _with_holders(silver: Silver, missing: DataFrame) -> DataFrame:
         .groupBy(*key)
         .agg(F.min_by("receipt", "place").alias("holder"))
     )
-    below = silver.slots.select(
-        "run", F.col("ring").alias("name"), (F.col("seq") + 1).alias("seq"), F.lit(True).alias("joined")
-    )
+    known = missing.join(holders, list(key), "left")
+    follows = _may_follow_a_gap(silver, missing.select(*key, "name"))
+    return known.join(follows, list(key)).withColumn("holder", F.expr("if(gap, null, holder)")).drop("gap")
+
+
+def _may_follow_a_gap(silver: Silver, places: DataFrame) -> DataFrame:
+    """The places with `gap`: whether one is empty between it and the last that was delivered in the stay.
+
+    There may have been a message whose rows are missing. Where nothing was delivered, the first place that is
+    known is the ring's first, if no rows of its members are missing.
+    """
+    delivered = silver.events.where("kind = 'deliver'").groupBy("run", "node", "life", "stay")
     ranks = silver.slots.select("run", F.col("ring").alias("name"), "seq", "rank")
-    known = missing.join(holders, list(key), "left").join(below, ["run", "name", "seq"], "left")
-    known = known.join(ranks, ["run", "name", "seq"])
-    return known.withColumn("holder", F.when(F.expr("joined or rank = 1"), F.col("holder"))).drop(
-        "joined", "rank"
+    firsts = ranks.where("rank = 1").select("run", "name", F.col("seq").alias("first"))
+    starts = ranks.select("run", "name", F.col("seq").alias("start"), F.col("rank").alias("start_rank"))
+    compared = (
+        places.join(delivered.agg(F.max("seq").alias("delivered")), ["run", "node", "life", "stay"], "left")
+        .join(firsts, ["run", "name"])
+        .join(_rings_with_all_rows(silver), ["run", "name"], "left")
+        .withColumn("start", F.expr("coalesce(delivered, if(whole, first, null))"))
+        .join(ranks, ["run", "name", "seq"])
+        .join(starts, ["run", "name", "start"], "left")
     )
+    gap = F.coalesce(F.expr("rank - start_rank != seq - start"), F.lit(True))
+    return compared.select("run", "node", "life", "stay", "seq", gap.alias("gap"))
+
+
+def _rings_with_all_rows(silver: Silver) -> DataFrame:
+    """run, name, whole: whether all members of the configuration left a trace, and none was killed."""
+    killed = silver.lives.where("ended and end is null").select("run", "node").distinct()
+    whole = silver.nodes.join(killed, ["run", "node"], "left_anti").select(
+        "run", "node", F.lit(True).alias("told")
+    )
+    members = silver.configurations.select("run", "name", F.explode("members").alias("node"))
+    each = members.join(whole, ["run", "node"], "left").withColumn("told", F.coalesce("told", F.lit(False)))
+    return each.groupBy("run", "name").agg(F.bool_and("told").alias("whole"))
 
 
 def same_messages_in_consecutive_configurations(silver: Silver) -> Iterable[DataFrame]:
