@@ -449,6 +449,35 @@ def test_the_weakest_goes_on_alone() -> None:
     assert [c.members for c in lab.installed(3, REGULAR, since_us)] == [(3,)]
 
 
+def waiting_for_a_commit_token() -> Lab:
+    """1 and 2 have the Commit token of a new ring of four. 3 agrees, and waits for it in vain."""
+    lab = Lab(4).form()
+    lab.lose_token()
+    lab.lose(lambda p: isinstance(p, CommitToken), to=3)
+    lab.until(lambda: lab.state(2) is State.COMMIT)
+    lab.run(5 * MS)
+    assert lab.state(3) is State.GATHER
+    return lab
+
+
+def test_a_commit_token_that_others_have_given_up_is_not_waited_for() -> None:
+    """Deviation from figure 4.6: a Join with a new ring's number shows that the Commit token went round in
+    vain. Its sender begins anew, and the others do so with it: the next wait is for the next token."""
+    lab = waiting_for_a_commit_token()
+    attempt, since_us = lab.machine(1).ring_id.seq, lab.mark
+    lab.inject(3, join(1, {1, 2, 3, 4}, ring_seq=attempt))
+    assert lab.details("state", 3, since_us) == ["gather>gather join"]
+    assert "commit token given up by a member" in lab.details("branch", 3, since_us)
+
+
+def test_a_join_with_an_old_rings_number_does_not_end_the_wait_for_a_commit_token() -> None:
+    """§4.2: it says no more than that its sender agrees."""
+    lab = waiting_for_a_commit_token()
+    since_us = lab.mark
+    lab.inject(3, join(1, {1, 2, 3, 4}, ring_seq=lab.ring(3).ring_id.seq))
+    assert lab.details("state", 3, since_us) == []
+
+
 def test_the_ring_number_is_on_stable_storage_before_the_commit_token_leaves_again() -> None:
     """§4.2: on the second visit a processor writes the ring's number to stable storage, then forwards."""
     lab = Lab(3, disk=SLOW_DISK).form()
@@ -505,6 +534,24 @@ def test_older_joins_and_outsiders_do_not_disturb_a_ring_in_the_making(state: St
     lab.inject(1, join(9, {1, 2, 3, 9}, ring_seq=number + 100))
     lab.inject(1, foreign_message(9, RingId(number, 9)))
     assert lab.state(1) is state
+
+
+def test_a_member_that_refuses_the_commit_token_ends_the_wait_for_it() -> None:
+    """Deviation from figure 4.10: a member that has learned of 9 discards the Commit token (§4.2, "If they
+    differ"). Its Join says so, and the others need not wait for the Token Loss timeout."""
+    lab = in_state(State.COMMIT)
+    lab.inject(1, join(2, {1, 2, 3, 9}, ring_seq=lab.machine(1).ring_id.seq - 4))
+    assert lab.details("state", 1)[-1] == "commit>gather join"
+    lab.run(CALM.join_us)
+    assert lab.joins(source=1)[-1].proc_set == {1, 2, 3, 9}
+
+
+def test_a_join_from_before_the_commit_token_is_late_in_recover() -> None:
+    """All members have taken the Commit token by then (§4.2: it goes round twice)."""
+    lab = in_state(State.RECOVER)
+    lab.inject(1, join(2, {1, 2, 3, 9}, ring_seq=lab.machine(1).ring_id.seq - 4))
+    assert lab.state(1) is State.RECOVER
+    assert lab.details("drop", 1)[-1] == "join that does not concern us"
 
 
 @pytest.mark.parametrize("state", [State.COMMIT, State.RECOVER])

@@ -168,6 +168,25 @@ def test_a_later_join_that_differs_takes_the_agreement_back() -> None:
     assert not mine.consensus
 
 
+@pytest.mark.parametrize(
+    ("join", "overtaken"),
+    [
+        (Sets({1, 2, 3}, {3}), False),
+        (Sets({1, 2}, set()), False),
+        (Sets({1, 2, 3}, {1, 3}), False),
+        (Sets({1, 2, 3, 4}, {3, 4}), False),
+        (Sets({1, 2, 3, 4, 5}, {3}), False),
+        (Sets({1, 2, 3, 4}, {3}), True),
+        (Sets({1, 2, 4}, set()), True),
+    ],
+    ids=["the same", "less", "me failed", "more, but failed", "too many", "one more", "and less failed"],
+)
+def test_a_candidate_that_wants_a_larger_ring_refuses_the_commit_token(join: Sets, overtaken: bool) -> None:
+    """000 §4.2: it takes a Commit token only for its own candidates, and its sets only grow."""
+    mine = gathering({1, 3}, Sets({1, 2, 3}, {3}), members_max=4)
+    assert mine.is_overtaken_by(join_of(2, *join)) is overtaken
+
+
 def test_the_silent_and_those_who_disagree_are_failed_together() -> None:
     """000 §4.2, The Consensus Timeout."""
     mine = gathering({1}, Sets({1, 2, 3, 4}, set()))

@@ -109,6 +109,15 @@ class Gathering:
         join = self.joins.get(processor)
         return processor == self._me or (join is not None and self._matches(join))
 
+    def is_overtaken_by(self, join: Join) -> bool:
+        """Whether a candidate wants a larger ring, and so refuses a Commit token for these candidates.
+
+        New failures do not count: whoever regards others as failed may form a ring without them, hear of them
+        again and agree, all while its Join is on its way.
+        """
+        larger = not join.proc_set <= self.proc_set and self.fits(join.proc_set)
+        return larger and join.fail_set <= self.fail_set
+
     @property
     def consensus(self) -> bool:
         return all(self._agrees(processor) for processor in self.candidates)

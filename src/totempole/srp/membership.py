@@ -11,6 +11,13 @@ Deviations:
   for it at the second: all members write at the same time, not one after the other while the token waits;
 - a Commit token that comes after the Token Loss timeout in Gather is still taken, unless a Join of one of its
   members shows that the ring has been given up; the paper discards it unseen;
+- a processor in Commit goes back to Gather as soon as a member's Join shows that this member wants a larger
+  ring and refuses the Commit token. Figure 4.10 ignores Joins with an old ring's number, so the processor
+  waits for the Token Loss timeout. The consensus timeouts of the others may expire before it, and healthy
+  processors are then regarded as failed;
+- a processor that waits in Gather for a Commit token ends this wait as soon as a member's Join shows that the
+  ring has been given up. Otherwise it takes the Joins of the second attempt for those of the first, forgets
+  them at its Token Loss timeout, and regards the others as failed while they are silent in Commit;
 - a processor waits after each Join before it broadcasts the next, an eighth of the join timeout at first and
   twice as long each time; what it learns meanwhile goes out together. The paper broadcasts a Join at every
   change, so that n processors that start together send n * n of them and drown in them;
@@ -299,6 +306,9 @@ class Membership(TokenPassing):
     def _on_join_in_gather(self, join: Join, _data: bytes) -> None:
         if not self._is_fresh(join):
             return
+        if self._is_given_up_by(join):
+            self._output.branch("commit token given up by a member")
+            self._begin_anew("join")
         match self._absorb(join):
             case Absorbed.AGREES:
                 self._try_to_form()
@@ -307,18 +317,42 @@ class Membership(TokenPassing):
             case Absorbed.IGNORED:
                 pass
 
+    def _is_given_up_by(self, join: Join) -> bool:
+        """Whether this processor waits for a Commit token, and the sender has taken and given up that token.
+
+        Its ring's number is then above all those that the consensus was reached with.
+        """
+        known = max(self.ring_id.seq, self._gathering.highest_ring_seq())
+        awaited = self._consensus is not None and join.sender in self._gathering.candidates
+        return awaited and join.ring_seq > known
+
     def _on_join_while_forming(self, join: Join, _data: bytes) -> None:
-        """Figures 4.10, 4.12: a member that has given up the new ring says so with that ring's number."""
+        """Figures 4.10, 4.12: a member that has given up the new ring says so with that ring's number.
+
+        A member that refuses its Commit token says so with the old ring's number.
+        """
         assert self.forming is not None
         if not self._is_fresh(join):
             return
-        if join.sender not in self.forming.members or join.ring_seq < self.ring_id.seq:
+        if self._is_refused_by(join, self.forming):
+            self._output.branch("new ring refused by a member")
+        elif join.sender not in self.forming.members or join.ring_seq < self.ring_id.seq:
             self._output.drop("join that does not concern us")
             return
-        self._output.branch("new ring given up by a member")
+        else:
+            self._output.branch("new ring given up by a member")
         self._gathering.note_fruitless(self._consensus)
         self._absorb(join)
         self._shift_to_gather("join")
+
+    def _is_refused_by(self, join: Join, forming: Ring) -> bool:
+        """In Recover all members have taken the Commit token, so such a Join is late there."""
+        return (
+            self.state is State.COMMIT
+            and join.sender in forming.members
+            and join.ring_seq < forming.ring_id.seq
+            and self._gathering.is_overtaken_by(join)
+        )
 
     def _try_to_form(self) -> None:
         gathering = self._gathering
@@ -361,9 +395,13 @@ class Membership(TokenPassing):
 
     def _on_token_loss_in_gather(self) -> None:
         self._output.branch("commit token lost before it came")
+        self._begin_anew("token loss")
+
+    def _begin_anew(self, reason: str) -> None:
+        """The consensus led to no ring: reach it again."""
         self._gathering.note_fruitless(self._consensus)
         self._gathering.forget_joins()
-        self._shift_to_gather("token loss")
+        self._shift_to_gather(reason)
 
     def _on_commit_token_in_gather(self, token: CommitToken, _data: bytes) -> None:
         members = tuple(entry.processor for entry in token.memb_list)
