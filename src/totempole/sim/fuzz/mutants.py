@@ -637,6 +637,18 @@ STAGED: tuple[Mutant, ...] = (
         "Event.REGULAR_MESSAGE: (_drop, _M._on_message, _M._on_message, _M._on_message, _drop, _drop),",
         "Event.REGULAR_MESSAGE: (_drop, _M._on_message, _drop, _drop, _drop, _drop),",
     ),
+    Mutant(
+        "a refused Commit token waited for",
+        "membership",
+        "if self._is_refused_by(join, self.forming):",
+        "if join is None:",
+    ),
+    Mutant(
+        "a Commit token waited for that others gave up",
+        "membership",
+        "if self._is_given_up_by(join):",
+        "if join is None:",
+    ),
 )
 """Each noticed in a scenario that is made for it, one of tests/fuzz/staged. Random runs hardly ever notice:
 most of these break a bound on time, or on what a fault may cost, and random faults follow each other too
