@@ -17,7 +17,7 @@ end 2s
 
 WRONG = Mutant(
     "the wrong one blamed",
-    "ordering",
+    "Ordering.blame",
     "return Blame(aru_id, FAILURE_TO_RECEIVE)",
     "return Blame(next(q for q in ring.members if q not in (aru_id, self.me)), FAILURE_TO_RECEIVE)",
 )

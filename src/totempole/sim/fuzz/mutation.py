@@ -1,14 +1,22 @@
-"""A protocol with one piece of its source replaced, compiled beside the true one and run in its place."""
+"""A protocol with one piece of its code replaced, compiled beside the true one and run in its place.
+
+A mutant names a function of the package, or a table, and what to replace in it. The place is looked up in
+whatever module it stands, and its code is compared as `ast.unparse` writes it: without comments, doc strings
+and line breaks. So a mutant outlives new formatting, and a function that moves to another file.
+"""
 
 from __future__ import annotations
 
+import ast
 import importlib
 import importlib.abc
 import importlib.util
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib.machinery import ModuleSpec
+from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
@@ -26,21 +34,97 @@ SHARED = ("totempole.groups.events",)
 @dataclass(frozen=True, slots=True)
 class Mutant:
     name: str
-    module: str
-    """Of its package."""
+    where: str
+    """A function of its package, like `Ring.answer`, or a table, like `TABLE`."""
     old: str
-    """Stands exactly once in the module's source."""
+    """Stands exactly once in that code. Quotes of either kind are the same."""
     new: str
     seed: int = 0
     """One that is known to give it away, so that a test need not look for it each time."""
     package: str = "srp"
 
+    @property
+    def module(self) -> str:
+        """Where the code stands at present."""
+        return self._found()[0]
+
+    @property
+    def source(self) -> str:
+        """The whole module, with the code replaced."""
+        return self._found()[1]
+
+    def _found(self) -> tuple[str, str]:
+        places = [place for place in _places(self.package) if place.name == self.where]
+        assert len(places) == 1, f"mutant {self.name!r}: {self.where} stands in {len(places)} places"
+        place = places[0]
+        old, new = (text.replace('"', "'") for text in (self.old, self.new))
+        count = place.code.count(old)
+        assert count == 1, f"mutant {self.name!r}: its text stands {count} times in\n{place.code}"
+        return place.module, place.module_with(place.code.replace(old, new))
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A function or a table of a package."""
+
+    module: str
+    name: str
+    code: str
+    """As `ast.unparse` writes it."""
+    source: str
+    """Of the whole module."""
+    first_line: int
+    """Decorators included. Lines are counted from 0."""
+    stop_line: int
+    indent: int
+
+    def module_with(self, code: str) -> str:
+        """The module's source with other code in this place."""
+        lines = self.source.splitlines()
+        lines[self.first_line : self.stop_line] = [" " * self.indent + line for line in code.splitlines()]
+        return "\n".join([*lines, ""])
+
+
+@cache
+def _places(package: str) -> tuple[Place, ...]:
+    directory = Path(importlib.import_module(f"totempole.{package}").__path__[0])
+    files = sorted(directory.glob("*.py"))
+    return tuple(place for file in files for place in places_in(file.stem, file.read_text()))
+
+
+def places_in(module: str, source: str) -> Iterator[Place]:
+    yield from _places_among(module, source, ast.parse(source).body, "")
+
+
+def _places_among(module: str, source: str, body: Sequence[ast.stmt], prefix: str) -> Iterator[Place]:
+    for node in body:
+        match node:
+            case ast.ClassDef(name=name):
+                yield from _places_among(module, source, node.body, f"{prefix}{name}.")
+            case (
+                ast.FunctionDef(name=name)
+                | ast.Assign(targets=[ast.Name(id=name)])
+                | ast.AnnAssign(target=ast.Name(id=name))
+            ):
+                decorators = node.decorator_list if isinstance(node, ast.FunctionDef) else []
+                first_line = min(part.lineno for part in (node, *decorators)) - 1
+                assert node.end_lineno is not None
+                code = ast.unparse(_without_doc_string(node))
+                yield Place(module, prefix + name, code, source, first_line, node.end_lineno, node.col_offset)
+
+
+def _without_doc_string(node: ast.stmt) -> ast.stmt:
+    if isinstance(node, ast.FunctionDef) and ast.get_docstring(node) is not None:
+        node.body = node.body[1:] or [ast.Pass()]
+    return node
+
 
 class _MutatingLoader(importlib.abc.MetaPathFinder, importlib.abc.SourceLoader):
-    """Loads the protocol package from its files, with one text replaced in one of them."""
+    """Loads the protocol package from its files, with the mutant's code in one of them."""
 
     def __init__(self, mutant: Mutant, directory: str) -> None:
-        self._mutant = mutant
+        self._file = f"{directory}/{mutant.module}.py"
+        self._source = mutant.source
         self._package = f"totempole.{mutant.package}"
         self._directory = directory
 
@@ -63,13 +147,7 @@ class _MutatingLoader(importlib.abc.MetaPathFinder, importlib.abc.SourceLoader):
         return f"{self._directory}/{name}.py"
 
     def get_data(self, path: str) -> bytes:
-        with open(path, "rb") as file:
-            source = file.read().decode()
-        if path.endswith(f"/{self._mutant.module}.py"):
-            found = source.count(self._mutant.old)
-            assert found == 1, f"mutant {self._mutant.name!r}: its text stands {found} times in {path}"
-            source = source.replace(self._mutant.old, self._mutant.new)
-        return source.encode()
+        return self._source.encode() if path == self._file else Path(path).read_bytes()
 
     @staticmethod
     def source_to_code(data: Any, path: Any = "<string>") -> CodeType:  # type: ignore[override]
