@@ -287,7 +287,7 @@ GROUP_MUTANTS: tuple[Mutant, ...] = (
         "GroupLayer._is_safe",
         "(place.key.ring_id == ring_id and place.key.seq <= seq)",
         "place.key.seq <= seq",
-        4,
+        3,
     ),
     _mutant(
         "notices told twice",
