@@ -13,10 +13,11 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from srp_bench import Bench, alone_in
 
-from totempole.srp.reach import CEILING, RING_SEQ_REACH, SEQ_REACH, TIMESTAMP_REACH
+from totempole.srp.reach import CEILING, RING_SEQ_REACH, SEQ_REACH, TIMESTAMP_REACH, leap
 from totempole.srp.stable import SECONDS_MAX, first_numbers
 from totempole.srp.states import State, Timer
 from totempole.types import RingId, Service
+from totempole.wire.layout import PROCESSORS_MAX
 from totempole.wire.packets import (
     CommitEntry,
     CommitToken,
@@ -237,6 +238,29 @@ def test_a_poisoned_packet_is_dropped_and_counted_and_the_ring_goes_on(name: str
     bench.restart(1)
     bench.advance(5_000_000, until=lambda: all(bench.ring_of(me) == (1, 2) for me in (1, 2)))
     assert bench.ring_of(1) == (1, 2)
+
+
+def test_a_token_that_is_near_is_within_reach() -> None:
+    """The quick way to take a token takes none that the full check refuses."""
+    machine = pair()[1].machine
+    ring = machine.installed
+    seq = max(ring.my_aru, ring.last_sent_seq)
+    now = machine.own_numbers(NullMessage(2, 1, 1, ring.ring_id, 2)).timestamp
+    usual = RegularToken(2, 1, ring.ring_id, ring.my_token_seq, seq, seq, 0, now)
+    assert machine.is_near_token(usual)
+    starts = {"token_seq": ring.my_token_seq, "seq": seq, "timestamp": now}
+    sums = ("retrans_round", "bytes_round", "backlog", "block_seq")
+    judged = set()
+    for name in (*starts, *sums):
+        start = starts.get(name, 0)
+        steps = (-1, 0, 1, 2 * PROCESSORS_MAX, SEQ_REACH, TIMESTAMP_REACH, CEILING - start)
+        for value in (start + step + more for step in steps for more in (-1, 0, 1)):
+            token = usual._replace(**{name: max(0, value)})
+            refused = bool(leap(token, 100, machine.own_numbers(token)))
+            near = machine.is_near_token(token)
+            assert not (near and refused), (name, value)
+            judged.add((near, refused))
+    assert judged >= {(True, False), (False, True)}
 
 
 def test_a_recovered_message_is_judged_by_what_is_inside() -> None:

@@ -24,7 +24,7 @@ from totempole.srp.timestamps import TimestampClock
 from totempole.types import PROCESSOR_MAX, ProcessorId, RingKind, Service
 from totempole.wire import Codec
 from totempole.wire.layout import GROUPS_MAX
-from totempole.wire.packets import Join, Leave, NullMessage, Packet, RegularMessage, Wake
+from totempole.wire.packets import Join, Leave, NullMessage, Packet, RegularMessage, RegularToken, Wake
 from totempole.wire.seal import Keyring, Seal
 
 CODECS_MAX = 16
@@ -224,11 +224,14 @@ class Endpoint(Order):
             return
         if type(packet) is Join and self._is_of_a_former_life(packet):
             return
-        # Most packets are messages with nothing new but their place: two comparisons are enough for these.
-        if (type(packet) is RegularMessage and self.machine.is_near(packet)) or not self._is_out_of_reach(
-            packet, len(data)
-        ):
+        if self._is_near(packet) or not self._is_out_of_reach(packet, len(data)):
             self.machine.receive(packet, data)
+
+    def _is_near(self, packet: Packet) -> bool:
+        """Most packets are messages and tokens of the ring. A few comparisons are enough for these."""
+        if type(packet) is RegularMessage:
+            return self.machine.is_near(packet)
+        return type(packet) is RegularToken and self.machine.is_near_token(packet)
 
     def _is_of_a_former_life(self, join: Join) -> bool:
         """Refused, and told: a processor that was rolled back would use ring numbers and timestamps again."""

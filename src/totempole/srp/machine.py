@@ -22,7 +22,7 @@ from totempole.srp.membership import Membership
 from totempole.srp.ordering import Ordering
 from totempole.srp.output import Output
 from totempole.srp.passing import RING_SEQ_STEP
-from totempole.srp.reach import CEILING, TIMESTAMP_REACH, Own
+from totempole.srp.reach import CEILING, SEQ_REACH, TIMESTAMP_REACH, TOKEN_SEQ_REACH, Own
 from totempole.srp.recovery import Recovery
 from totempole.srp.ring import Held, Ring
 from totempole.srp.states import EVENT_OF_TIMER, Event, State, Timer
@@ -101,6 +101,22 @@ class Machine(Membership):
             message.src_ring_id[0] <= self.future_ring_seq
             and message.timestamp < CEILING
             and message.timestamp - self._ordering.clock.now < TIMESTAMP_REACH
+        )
+
+    def is_near_token(self, token: RegularToken) -> bool:
+        """The same of a token."""
+        ring = self._token_ring
+        return (
+            token.ring_id == ring.ring_id
+            and 0 <= token.token_seq - ring.my_token_seq <= TOKEN_SEQ_REACH
+            and ring.last_sent_seq <= token.seq
+            and 0 <= token.seq - ring.my_aru <= SEQ_REACH
+            and token.timestamp < CEILING
+            and token.timestamp - self._ordering.clock.now < TIMESTAMP_REACH
+            and token.retrans_round < CEILING
+            and token.bytes_round < CEILING
+            and token.backlog < CEILING
+            and token.block_seq < CEILING
         )
 
     def own_numbers(self, packet: Packet) -> Own:

@@ -41,6 +41,7 @@ from totempole.wire.packets import (
     Wake,
 )
 
+SAID = (Join, NullMessage, Leave, Wake)
 SAID_MAX = 256
 """Packets that a processor remembers having sent, to know them when they come back."""
 
@@ -101,7 +102,7 @@ class Output:
         return sent
 
     def _remember(self, packet: Packet) -> None:
-        if isinstance(packet, Join | NullMessage | Leave | Wake):
+        if isinstance(packet, SAID):
             self.said[packet.counter] = packet
             if len(self.said) > SAID_MAX:
                 del self.said[next(iter(self.said))]
