@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 JOBS ?= 2
 
-.PHONY: demo test long check system java bench fuzz mutants clean
+.PHONY: demo test long guard check system java bench fuzz mutants clean
 
 demo: system java
 	$(BIN)/totem demo
@@ -16,6 +16,10 @@ test: check system java
 # What takes too long for every day: every mutant, Spark and the checkers on a run of each, a cluster that loses a worker.
 long: system java
 	$(BIN)/python -m pytest -m long
+
+# Every seed of the guard, against the digests of runs before (WRITE=1: write them anew).
+guard: $(READY)
+	WRITE=$(WRITE) $(BIN)/python tests/guard/make_digests.py
 
 check: $(READY)
 	$(BIN)/ruff check
