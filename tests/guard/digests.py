@@ -1,6 +1,6 @@
 """What a run did, as two numbers that a refactoring must not change.
 
-`traffic` covers every transmission (when, from where, to whom, on which channel, its bytes) and every delivery
+`traffic` covers every transmission (when, from where, to whom, on which channel, its bytes), every delivery
 and configuration with its place. It knows no names of effects and no format of the trace, so it can be
 compared across changes of both. `trace` covers every row of the trace, and changes with its schema.
 """

@@ -1,4 +1,4 @@
-"""Compares every seed of the guard with its file, or writes the file anew: `make guard`, `make guard WRITE=1`."""
+"""Compares every seed of the guard with its file (`make guard`), or writes it anew (`make guard WRITE=1`)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A real node's inputs, fed to the stack again. Only `stack` and `feed` know the contract of the day.
 
-The file was recorded on loopback: three nodes with groups, safe and agreed messages, a message in pieces, a node
-that stops, a graceful leave. What each input had to send is beside it, as a CRC-32 of destinations and bytes.
+The file was recorded on loopback: three nodes with groups, safe and agreed messages, a message in pieces, a
+node that stops, a graceful leave. What each input sent is beside it, as a CRC-32 of destinations and bytes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The protocols do what they did, to the last bit. `make guard` compares all 300 seeds; here are a few.
 
-A change that is meant to change runs writes the file anew (`make guard WRITE=1`), with the reason in its message.
+A change that is meant to change runs writes the file anew (`make guard WRITE=1`), with the reason in its
+message.
 """
 
 from __future__ import annotations

@@ -28,7 +28,6 @@ from totempole.effects import (
     Stopped,
     Taken,
     ToProcesses,
-    Trace,
     Transmit,
 )
 from totempole.identity import Answer, Identity
@@ -570,10 +569,14 @@ class Host:
             self.recorder.record(self._scheduler.now_us, "leave")
 
 
+OUTWARD = (Transmit, SetTimer, CancelTimer, Persist, ToProcesses, Taken)
+"""Effects that a crash may fall between. What layers say to each other, and the trace, do not count."""
+
+
 def _first(effects: list[Effect], count: int) -> list[Effect]:
-    """Up to so many; rows for the trace do not count, so that its level changes nothing."""
+    """Up to so many outward ones."""
     for place, effect in enumerate(effects):
-        count -= type(effect) is not Trace
+        count -= isinstance(effect, OUTWARD)
         if count < 0:
             return effects[:place]
     return effects
