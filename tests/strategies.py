@@ -2,9 +2,7 @@
 
 from hypothesis import strategies as st
 
-from totempole.types import NO_RING, PROCESSOR_MAX, RingId, Service
-from totempole.wire.layout import DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN, PROCESSORS_MAX
-from totempole.wire.packets import (
+from totempole.srp.packets import (
     CommitEntry,
     CommitToken,
     Join,
@@ -17,7 +15,14 @@ from totempole.wire.packets import (
     SharedSettings,
     Wake,
 )
-from totempole.wire.soundness import INCARNATION_MAX, NUMBER_MAX
+from totempole.types import NO_RING, PROCESSOR_MAX, RingId, Service
+from totempole.wire.layout import (
+    DATAGRAM_BYTES_MAX,
+    DATAGRAM_BYTES_MIN,
+    INCARNATION_MAX,
+    NUMBER_MAX,
+    PROCESSORS_MAX,
+)
 
 u32 = st.integers(0, 2**32 - 1)
 u64 = st.integers(0, 2**64 - 1)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from totempole.segment.burst import Burst
 from totempole.types import Configuration, MessageId, OrderKey, Payload, ProcessorId, RingId, Service
-from totempole.wire.packets import Packet
 
 if TYPE_CHECKING:
     from totempole.groups.events import GroupEvent
@@ -31,7 +30,7 @@ class Transmit(NamedTuple):
     to: ProcessorId | None
     channel: Channel
     bursts: tuple[Burst, ...]
-    packet: Packet
+    packet: Any
 
     @property
     def datagrams(self) -> tuple[bytes, ...]:

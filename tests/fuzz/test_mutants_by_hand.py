@@ -16,8 +16,8 @@ from totempole.sim.fuzz.mutants import BY_HAND, mutated_endpoint
 from totempole.sim.replay import default_endpoint
 from totempole.sim.scenario import parse, run
 from totempole.srp.config import RingConfig
+from totempole.srp.packets import RegularMessage
 from totempole.types import ProcessorId
-from totempole.wire.packets import RegularMessage
 
 STAGED = Path(__file__).parent / "staged"
 MUTANTS = {mutant.name: mutant for mutant in BY_HAND}

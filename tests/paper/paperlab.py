@@ -17,13 +17,13 @@ from totempole.sim.packet_filter import DropRule
 from totempole.sim.world import World
 from totempole.srp import RingConfig
 from totempole.srp.endpoint import Endpoint
+from totempole.srp.formats import ring_codec
 from totempole.srp.machine import Machine
+from totempole.srp.packets import CommitToken, Join, Packet, RegularMessage, RegularToken, name_of
 from totempole.srp.ring import Ring
 from totempole.srp.states import State
 from totempole.trace.schema import Row
 from totempole.types import Configuration, ConfigurationKind, ProcessorId, RingId, RingKind, Service
-from totempole.wire import Codec
-from totempole.wire.packets import CommitToken, Join, Packet, RegularMessage, RegularToken
 
 MS = 1_000
 S = 1_000_000
@@ -167,8 +167,8 @@ class Lab:
     def inject(self, me: ProcessorId, packet: Packet) -> list[Entry]:
         """Hands a processor a packet as if from the network; gives what it did with it."""
         config = self.world.hosts[me].config
-        data = Codec(config.cluster_id, config.ring_kind).encode(packet)
-        bursts = Cutter(config.segment_bytes, packet.sender, 1).cut_packet(packet, data)
+        data = ring_codec(config.cluster_id, config.ring_kind).encode(packet)
+        bursts = Cutter(config.segment_bytes, packet.sender, 1).cut(data, name_of(packet))
         datagrams = [datagram for burst in bursts for datagram in burst.datagrams]
         channel = Channel.TOKEN if isinstance(packet, RegularToken | CommitToken) else Channel.DATA
         # When the processor is idle, nothing else comes between.
@@ -269,7 +269,7 @@ def decoded(config: RingConfig, datagram: bytes) -> Packet:
 
 
 def packet_of(config: RingConfig, data: bytes) -> Packet:
-    return Codec(config.cluster_id, config.ring_kind).decode(data)
+    return ring_codec(config.cluster_id, config.ring_kind).decode(data)
 
 
 def received(entry: Entry, config: RingConfig = CALM) -> list[Packet]:

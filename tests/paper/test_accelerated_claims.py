@@ -11,8 +11,8 @@ from totempole.effects import SafeUpTo, Trace
 from totempole.sim.conditions import Condition
 from totempole.sim.load import Saturation
 from totempole.srp import RingConfig
+from totempole.srp.packets import RegularMessage, RegularToken
 from totempole.types import RingKind, Service
-from totempole.wire.packets import RegularMessage, RegularToken
 
 FEW_LATE = RingConfig(
     idle_rounds=300,

@@ -18,10 +18,9 @@ from totempole.effects import Channel, Transmit
 from totempole.segment.header import SEGMENT, VERSION
 from totempole.sim.load import Arrivals, uniform
 from totempole.srp import RingConfig
-from totempole.types import NO_RING, ProcessorId, RingId, RingKind, Service
-from totempole.wire import Codec
-from totempole.wire.layout import HEADER, REGULAR_OVERHEAD
-from totempole.wire.packets import (
+from totempole.srp.formats import ring_codec
+from totempole.srp.layout import REGULAR_OVERHEAD
+from totempole.srp.packets import (
     CommitEntry,
     CommitToken,
     Join,
@@ -32,6 +31,8 @@ from totempole.wire.packets import (
     RegularToken,
     Wake,
 )
+from totempole.types import NO_RING, ProcessorId, RingId, RingKind, Service
+from totempole.wire.layout import HEADER
 
 KINDS = list(RingKind)
 TOKENS = (RegularToken, CommitToken)
@@ -149,7 +150,7 @@ def of_other_people(sample: Sample) -> Iterator[bytes]:
     packet, datagram = sample
     kind = RingKind(datagram[SEGMENT.size + 4])
     other = next(each for each in RingKind if each is not kind)
-    for codec in (Codec(77, kind), Codec(1, other), Codec(77, other)):
+    for codec in (ring_codec(77, kind), ring_codec(1, other), ring_codec(77, other)):
         yield datagram[: SEGMENT.size] + codec.encode(packet)
 
 

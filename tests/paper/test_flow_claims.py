@@ -12,8 +12,8 @@ from totempole.sim.conditions import Buffers, Condition
 from totempole.sim.load import Saturation
 from totempole.srp import RingConfig
 from totempole.srp.flow import FlowControl
+from totempole.srp.packets import RegularMessage, RegularToken
 from totempole.types import RingId, Service
-from totempole.wire.packets import RegularMessage, RegularToken
 
 NARROW = RingConfig(each_time_packets=5, window_packets=12)
 

@@ -13,9 +13,7 @@ from totempole.sim.conditions import Condition, DiskSpeed
 from totempole.sim.disk import Fate, read_log
 from totempole.srp import RingConfig
 from totempole.srp.gathering import Absorbed, Gathering
-from totempole.srp.states import State
-from totempole.types import NO_RING, ConfigurationKind, ProcessorId, RingId, RingKind, Service
-from totempole.wire.packets import (
+from totempole.srp.packets import (
     CommitEntry,
     CommitToken,
     Join,
@@ -24,6 +22,8 @@ from totempole.wire.packets import (
     RegularToken,
     Wake,
 )
+from totempole.srp.states import State
+from totempole.types import NO_RING, ConfigurationKind, ProcessorId, RingId, RingKind, Service
 
 REGULAR, TRANSITIONAL = ConfigurationKind.REGULAR, ConfigurationKind.TRANSITIONAL
 

@@ -9,8 +9,8 @@ from paperlab import BUSY, CALM, MS, Lab, received, seqs
 
 from totempole.effects import SafeUpTo
 from totempole.sim.conditions import Condition
+from totempole.srp.packets import RegularMessage, RegularToken
 from totempole.types import NO_PROCESSOR, Service
-from totempole.wire.packets import RegularMessage, RegularToken
 
 
 def busy_ring(processors: int = 4) -> Lab:

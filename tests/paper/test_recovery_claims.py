@@ -8,9 +8,9 @@ from paperlab import BUSY, MS, Entry, Lab, packet_of, seqs
 
 from totempole.effects import Deliver, InstallConfiguration
 from totempole.srp import RingConfig
+from totempole.srp.packets import CommitToken, RegularMessage, RegularToken
 from totempole.srp.states import State
 from totempole.types import ConfigurationKind, ProcessorId, RingId, Service
-from totempole.wire.packets import CommitToken, RegularMessage, RegularToken
 
 REGULAR, TRANSITIONAL = ConfigurationKind.REGULAR, ConfigurationKind.TRANSITIONAL
 

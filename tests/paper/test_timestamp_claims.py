@@ -9,8 +9,8 @@ from paperlab import MS, Lab
 from totempole.sim.conditions import Condition, DiskSpeed
 from totempole.sim.disk import Fate, read_log
 from totempole.srp import RingConfig
+from totempole.srp.packets import CommitToken, RegularMessage, RegularToken
 from totempole.types import RingId, Service
-from totempole.wire.packets import CommitToken, RegularMessage, RegularToken
 
 OFTEN = RingConfig(each_time_packets=5, timestamp_interval=20)
 """A write to stable storage every few messages."""

@@ -41,9 +41,9 @@ from totempole.runtime.storage import Storage
 from totempole.segment import Burst, Cutter
 from totempole.srp.config import RingConfig
 from totempole.srp.endpoint import GIVE_WAY_MAX
+from totempole.srp.formats import ring_codec
+from totempole.srp.packets import Join, RegularMessage, name_of
 from totempole.types import NO_RING, MessageId, OrderKey, RingId, RingKind, Service
-from totempole.wire import Codec
-from totempole.wire.packets import Join, RegularMessage
 
 
 @pytest.fixture
@@ -644,8 +644,8 @@ def test_the_log_names_who_sent_what_was_dropped(place: Place, tmp_path: Path) -
 
 
 def cut(packet: Any, config: RingConfig = PATIENT) -> bytes:
-    data = Codec(config.cluster_id, config.ring_kind).encode(packet)
-    (burst,) = Cutter(1_400, packet.sender, packet.incarnation).cut_packet(packet, data)
+    data = ring_codec(config.cluster_id, config.ring_kind).encode(packet)
+    (burst,) = Cutter(1_400, packet.sender, packet.incarnation).cut(data, name_of(packet))
     return burst.data
 
 

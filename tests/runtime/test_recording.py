@@ -35,9 +35,9 @@ from totempole.runtime.replaying import endpoint_maker, replay
 from totempole.segment.burst import Burst
 from totempole.srp.config import RingConfig
 from totempole.srp.endpoint import Endpoint
+from totempole.srp.packets import NullMessage
 from totempole.srp.states import Timer
 from totempole.types import NO_RING, MessageId, OrderKey, RingId, Service
-from totempole.wire.packets import NullMessage
 from totempole.wire.seal import Key, Keyring
 
 HEADER = recording_header(1, RingConfig(), {}, ())

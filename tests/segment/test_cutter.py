@@ -18,7 +18,8 @@ from totempole.segment.header import (
     data_name,
 )
 
-MESSAGE, TOKEN = SAMPLES["message"], SAMPLES["token"]
+MESSAGE = SAMPLES["message"]
+NAME = data_name(MESSAGE.ring_id, MESSAGE.seq)
 NAME = PacketName(NameKind.DATA, 4, 1, 9)
 
 
@@ -86,27 +87,27 @@ def test_ranges_give_each_wanted_byte_once_and_no_other(length, segment_bytes, r
 def test_no_ranges_means_all_and_ranges_past_the_end_nothing():
     cutter = Cutter(200, sender=3, incarnation=5)
     data = pattern(1_000)
-    assert cutter.cut_ranges(MESSAGE, data, ()) == cutter.cut_packet(MESSAGE, data)
-    assert cutter.cut_ranges(MESSAGE, data, ((1_000, 2_000),)) == ()
+    assert cutter.cut(data, NAME, ()) == cutter.cut(data, NAME)
+    assert cutter.cut(data, NAME, ((1_000, 2_000),)) == ()
 
 
 def test_messages_are_named_by_the_ring_whoever_sends_them():
     names = {
         parse(segment)[0]
         for sender in (1, 2)
-        for segment in datagrams(Cutter(128, sender, incarnation=8).cut_packet(MESSAGE, pattern(500)))
+        for segment in datagrams(Cutter(128, sender, incarnation=8).cut(pattern(500), NAME))
     }
-    assert names == {data_name(MESSAGE.ring_id, MESSAGE.seq)}
+    assert names == {NAME}
 
 
 def test_other_packets_are_named_by_sender_incarnation_and_counter():
     cutter = Cutter(128, sender=3, incarnation=5)
-    names = [parse(cutter.cut_packet(TOKEN, b"token")[0].data)[0] for _ in range(2)]
+    names = [parse(cutter.cut(b"token")[0].data)[0] for _ in range(2)]
     assert names == [PacketName(NameKind.OTHER, 5, 3, 1), PacketName(NameKind.OTHER, 5, 3, 2)]
 
 
 def test_all_segments_of_one_packet_share_its_name():
-    segments = datagrams(Cutter(128, sender=3, incarnation=5).cut_packet(TOKEN, pattern(500)))
+    segments = datagrams(Cutter(128, sender=3, incarnation=5).cut(pattern(500)))
     assert len({parse(segment)[0] for segment in segments}) == 1
 
 

@@ -27,9 +27,9 @@ from totempole.segment.reassembler import (
     PIECES_LEAST,
     RANGES_MAX,
 )
+from totempole.srp.formats import ring_codec
+from totempole.srp.packets import RegularMessage
 from totempole.types import RingId, RingKind
-from totempole.wire import Codec
-from totempole.wire.packets import RegularMessage
 
 RING = RingId(4, 1)
 NAME = data_name(RING, 9)
@@ -87,7 +87,7 @@ def test_holes_and_resent_ranges_repair_any_loss(length, data):
     reassembler = Reassembler(length)
     assert feed(reassembler, arrived) == []
     holder = Cutter(data.draw(st.integers(64, 2_000)), sender=2, incarnation=1)
-    resent = datagrams(holder.cut_ranges(MESSAGE, packet, reassembler.holes(RING, 9)))
+    resent = datagrams(holder.cut(packet, NAME, reassembler.holes(RING, 9)))
     done = feed(reassembler, data.draw(st.permutations(resent)))
     assert done[0] == (NAME, packet)
 
@@ -307,7 +307,7 @@ def test_a_forged_total_conflicts_and_both_are_dropped_until_the_true_ones_come_
 
 
 def test_a_packet_that_the_codec_refuses_is_forgotten_and_comes_again():
-    codec = Codec(1, RingKind.CLASSIC)
+    codec = ring_codec(1, RingKind.CLASSIC)
     message = MESSAGE._replace(contents=pattern(400))
     pieces = cut(NAME, codec.encode(message), SEGMENT_BYTES)
     damaged = pieces[0][:-1] + bytes([pieces[0][-1] ^ 1])
@@ -350,7 +350,7 @@ def test_other_packets_reassemble_too():
     cutter = Cutter(SEGMENT_BYTES, sender=3, incarnation=5)
     packet = pattern(1_000)
     for number in (1, 2):
-        done = feed(Reassembler(1_000), datagrams(cutter.cut_packet(SAMPLES["commit"], packet)))
+        done = feed(Reassembler(1_000), datagrams(cutter.cut(packet)))
         assert done == [(PacketName(NameKind.OTHER, 5, 3, number), packet)]
 
 

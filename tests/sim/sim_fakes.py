@@ -19,8 +19,8 @@ from totempole.effects import (
 from totempole.segment import Burst
 from totempole.sim.clock import Scheduler
 from totempole.srp.config import RingConfig
+from totempole.srp.packets import NullMessage
 from totempole.types import NO_RING, Service
-from totempole.wire.packets import NullMessage
 
 PACKET = NullMessage(1, 1, 1, NO_RING)
 

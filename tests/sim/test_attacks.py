@@ -16,8 +16,8 @@ from totempole.effects import Channel, Transmit
 from totempole.sim.conditions import Condition, DiskSpeed
 from totempole.sim.world import World
 from totempole.srp.config import RingConfig
+from totempole.srp.packets import NullMessage, RegularMessage
 from totempole.types import ProcessorId, RingKind, Service
-from totempole.wire.packets import NullMessage, RegularMessage
 
 MS = 1_000
 S = 1_000_000

@@ -13,8 +13,8 @@ from totempole.sim.clock import Scheduler
 from totempole.sim.conditions import Condition, Lan
 from totempole.sim.medium import Medium
 from totempole.sim.packet_filter import DropRule, StrayRule
+from totempole.srp.packets import Wake
 from totempole.types import NO_RING
-from totempole.wire.packets import Wake
 
 STILL = (100, 100)
 

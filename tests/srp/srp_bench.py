@@ -21,12 +21,12 @@ from totempole.effects import (
 )
 from totempole.segment import Cutter
 from totempole.srp import Endpoint, RingConfig
+from totempole.srp.formats import ring_codec
+from totempole.srp.packets import Join, Packet, RegularMessage, name_of
 from totempole.srp.ring import Held
 from totempole.srp.states import State, Timer
 from totempole.srp.timeouts import NEVER
 from totempole.types import NO_RING, Configuration, ProcessorId, RingId, Service
-from totempole.wire import Codec
-from totempole.wire.packets import Join, Packet, RegularMessage
 
 STEPS_MAX = 100_000
 KINDS = frozenset({"branch", "drop", "state"})
@@ -83,7 +83,7 @@ class Bench:
         self.unwritten: dict[ProcessorId, list[Persist]] = {}
         self.disk_stands_still = False
         self.lost: Callable[[ProcessorId, ProcessorId, Packet], bool] = lambda source, to, packet: False
-        self.codec = Codec(self.config.cluster_id, self.config.ring_kind)
+        self.codec = ring_codec(self.config.cluster_id, self.config.ring_kind)
         self.outside = Cutter(self.config.segment_bytes, 999, 1)
         self.endpoints: dict[ProcessorId, Endpoint] = {}
         for me in processors:
@@ -121,7 +121,7 @@ class Bench:
 
     def hand(self, me: ProcessorId, packet: Packet) -> list[Effect]:
         """Gives a processor a packet, as if from the network."""
-        bursts = self.outside.cut_packet(packet, self.codec.encode(packet))
+        bursts = self.outside.cut(self.codec.encode(packet), name_of(packet))
         datagrams = [datagram for burst in bursts for datagram in burst.datagrams]
         effects = self[me].receive(self.now_us, datagrams)
         self.do(me, effects)

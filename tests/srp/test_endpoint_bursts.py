@@ -16,10 +16,10 @@ from totempole.segment.header import SEGMENT
 from totempole.srp import Endpoint, RingConfig
 from totempole.srp.config import SEGMENT_BYTES_LEAST
 from totempole.srp.endpoint import GIVE_WAY_MAX
+from totempole.srp.packets import Join, Leave, NullMessage, RegularMessage, Wake, name_of
 from totempole.srp.stable import first_numbers
 from totempole.srp.states import State
 from totempole.types import RingId, Service
-from totempole.wire.packets import Join, Leave, NullMessage, RegularMessage, Wake
 from totempole.wire.seal import SECRET_BYTES, Key, Keyring
 
 CONFIG = RingConfig(segment_bytes=400)
@@ -96,7 +96,7 @@ def fresh() -> Endpoint:
 
 def cut(packet: RegularMessage) -> tuple[bytes, ...]:
     bench = Bench([9], CONFIG)
-    (burst,) = bench.outside.cut_packet(packet, bench.codec.encode(packet))
+    (burst,) = bench.outside.cut(bench.codec.encode(packet), name_of(packet))
     return burst.datagrams
 
 

@@ -11,9 +11,9 @@ from totempole.effects import PushBack, Ready, Stopped, Transmit
 from totempole.errors import ConfigurationError
 from totempole.sim.world import World
 from totempole.srp import RingConfig
+from totempole.srp.packets import Join, Leave, Packet, RegularMessage, RegularToken
 from totempole.srp.states import State, Timer
 from totempole.types import RingKind, Service
-from totempole.wire.packets import Join, Leave, Packet, RegularMessage, RegularToken
 
 KINDS = pytest.mark.parametrize("kind", RingKind, ids=lambda kind: kind.name.lower())
 

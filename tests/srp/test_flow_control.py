@@ -11,8 +11,8 @@ from srp_bench import RING
 
 from totempole.srp.config import RingConfig
 from totempole.srp.flow import LOSSY_PACKET_BYTES, PACKET_BYTES_LEAST, WINDOW_BYTES_LEAST, FlowControl
+from totempole.srp.packets import RegularToken
 from totempole.types import RingKind
-from totempole.wire.packets import RegularToken
 
 CONFIG = RingConfig(
     window_packets=20,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from srp_bench import join_of
 
 from totempole.srp.gathering import Absorbed, Gathering
-from totempole.wire.packets import Join
+from totempole.srp.packets import Join
 
 ME = 1
 

@@ -12,9 +12,9 @@ from totempole.sim.conditions import Buffers, Condition, Lan
 from totempole.sim.load import Saturation
 from totempole.sim.world import World
 from totempole.srp import RingConfig
+from totempole.srp.packets import Join, NullMessage
 from totempole.srp.states import State, Timer
 from totempole.types import RingId, RingKind
-from totempole.wire.packets import Join, NullMessage
 
 MS = 1_000
 KINDS = pytest.mark.parametrize("kind", RingKind, ids=lambda kind: kind.name.lower())

@@ -13,12 +13,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from srp_bench import Bench, alone_in
 
-from totempole.srp.reach import CEILING, RING_SEQ_REACH, SEQ_REACH, TIMESTAMP_REACH, leap
-from totempole.srp.stable import SECONDS_MAX, first_numbers
-from totempole.srp.states import State, Timer
-from totempole.types import RingId, Service
-from totempole.wire.layout import PROCESSORS_MAX
-from totempole.wire.packets import (
+from totempole.srp.packets import (
     CommitEntry,
     CommitToken,
     Join,
@@ -30,13 +25,12 @@ from totempole.wire.packets import (
     RetransmissionRequest,
     Wake,
 )
-from totempole.wire.soundness import (
-    NUMBER_MAX,
-    commit_is_sound,
-    join_is_sound,
-    message_is_sound,
-    token_is_sound,
-)
+from totempole.srp.reach import CEILING, RING_SEQ_REACH, SEQ_REACH, TIMESTAMP_REACH, leap
+from totempole.srp.soundness import commit_is_sound, join_is_sound, message_is_sound, token_is_sound
+from totempole.srp.stable import SECONDS_MAX, first_numbers
+from totempole.srp.states import State, Timer
+from totempole.types import RingId, Service
+from totempole.wire.layout import NUMBER_MAX, PROCESSORS_MAX
 
 LAST = NUMBER_MAX - 1
 EDGES = (0, 1, 3, 4, 5, 8, 12, 16, SEQ_REACH, RING_SEQ_REACH, TIMESTAMP_REACH, CEILING, CEILING + 1, LAST)

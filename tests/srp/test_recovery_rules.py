@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from srp_bench import OLD_RING, held
 
 from totempole.srp.config import RingConfig
+from totempole.srp.packets import CommitEntry
 from totempole.srp.recovery import Recovery
 from totempole.srp.ring import Ring
 from totempole.types import RingId, Service
-from totempole.wire.packets import CommitEntry
 
 OTHER_RING = RingId(8, 4)
 

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from srp_bench import RING, held
 
 from totempole.srp.config import RingConfig
+from totempole.srp.formats import ring_codec
+from totempole.srp.layout import RANGES_PER_REQUEST_MAX
+from totempole.srp.packets import RegularToken, RetransmissionRequest
 from totempole.srp.ring import Ring
 from totempole.types import NO_PROCESSOR, RingId, RingKind, Service
-from totempole.wire import Codec
-from totempole.wire.layout import RANGES_PER_REQUEST_MAX
-from totempole.wire.packets import RegularToken, RetransmissionRequest
 
 SAFE = Service.SAFE
 WHOLE: tuple[tuple[int, int], ...] = ()
@@ -320,4 +320,4 @@ def test_the_ranges_of_many_askers_still_fit_a_token(askers: int) -> None:
         for start, stop in mine:
             assert any(low <= start and stop <= high for low, high in rtr[0].ranges) or not rtr[0].ranges
     assert len(rtr[0].ranges) <= RANGES_PER_REQUEST_MAX
-    Codec(1, RingKind.CLASSIC).encode(RegularToken(1, 1, RING, 1, 1, 0, rtr=rtr))
+    ring_codec(1, RingKind.CLASSIC).encode(RegularToken(1, 1, RING, 1, 1, 0, rtr=rtr))

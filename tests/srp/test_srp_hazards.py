@@ -9,16 +9,9 @@ from totempole.effects import Deliver, InstallConfiguration, Persist, SafeUpTo, 
 from totempole.sim.conditions import DiskSpeed
 from totempole.sim.world import World
 from totempole.srp import RingConfig
+from totempole.srp.packets import CommitEntry, CommitToken, Packet, RegularMessage, RegularToken, Wake
 from totempole.srp.states import State, Timer
 from totempole.types import ConfigurationKind, RingId, Service
-from totempole.wire.packets import (
-    CommitEntry,
-    CommitToken,
-    Packet,
-    RegularMessage,
-    RegularToken,
-    Wake,
-)
 
 
 def commit_token(

@@ -10,9 +10,7 @@ from srp_bench import alone_in, join_of, message
 
 from totempole.effects import Deliver, InstallConfiguration, Persist, Transmit
 from totempole.srp.machine import EVENT_OF_PACKET, TABLE, TIMER_TABLE, Machine
-from totempole.srp.states import EVENT_OF_TIMER, Event, State, Timer
-from totempole.types import RingId
-from totempole.wire.packets import (
+from totempole.srp.packets import (
     CommitEntry,
     CommitToken,
     Leave,
@@ -23,6 +21,8 @@ from totempole.wire.packets import (
     RetransmissionRequest,
     Wake,
 )
+from totempole.srp.states import EVENT_OF_TIMER, Event, State, Timer
+from totempole.types import RingId
 
 FOREIGN = RingId(400, 9)
 

@@ -12,19 +12,19 @@ from totempole.segment import Cutter
 from totempole.sim.conditions import Condition
 from totempole.sim.world import World
 from totempole.srp import RingConfig
+from totempole.srp.formats import ring_codec
 from totempole.srp.output import Output
+from totempole.srp.packets import RegularToken
 from totempole.srp.states import Timer
 from totempole.srp.timeouts import MARGIN, PERIOD_LOSSES, PERIOD_ROTATIONS, LazyTimer, Timeouts
 from totempole.types import RingKind
-from totempole.wire import Codec
-from totempole.wire.packets import RegularToken
 
 MS = 1_000
 CONFIG = RingConfig()
 
 
 def output() -> Output:
-    return Output(Codec(1, RingKind.CLASSIC), Cutter(1_400, 1, 1), frozenset({"branch"}))
+    return Output(ring_codec(1, RingKind.CLASSIC), Cutter(1_400, 1, 1), frozenset({"branch"}))
 
 
 class Ring:

@@ -8,9 +8,9 @@ from srp_bench import Bench, alone_in
 
 from totempole.effects import Deliver, Persist, Transmit
 from totempole.srp.config import RingConfig
+from totempole.srp.packets import RegularMessage, RegularToken
 from totempole.srp.states import State
 from totempole.srp.timestamps import TimestampClock
-from totempole.wire.packets import RegularMessage, RegularToken
 
 SMALL = RingConfig(timestamp_interval=21, each_time_packets=10)
 

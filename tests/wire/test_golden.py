@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from strategies import SAMPLES
+from totempole.srp.formats import ring_codec
 from totempole.types import RingKind
-from totempole.wire import Codec
 
 GOLDEN = Path(__file__).parent / "golden" / "packets.hex"
-CODEC = Codec(0xC1C2C3C4C5C6C7C8, RingKind.ACCELERATED)
+CODEC = ring_codec(0xC1C2C3C4C5C6C7C8, RingKind.ACCELERATED)
 
 
 def read_golden() -> dict[str, bytes]:

@@ -6,34 +6,29 @@ from hypothesis import strategies as st
 
 from strategies import SAMPLES, packets
 from totempole.errors import CodecError
-from totempole.types import RingKind
-from totempole.wire import Codec
-from totempole.wire.check import check_of
-from totempole.wire.layout import (
+from totempole.srp.formats import ring_codec
+from totempole.srp.layout import (
     COMMIT,
     CONTENTS_MAX,
     ENTRY,
     GROUPS_MAX,
-    HEAD,
-    HEADER,
     JOIN,
-    MAGIC,
     MESSAGE,
     NOTICE,
     NULL,
-    PACKET_BYTES_MAX,
     PLAIN_CONTENTS_MAX,
-    PROCESSORS_MAX,
     REQUESTS_MAX,
     TOKEN,
-    VERSION,
-    MessageFlag,
     PacketType,
 )
+from totempole.types import RingKind
+from totempole.wire.check import check_of
+from totempole.wire.codec import UNCHECKED as UNCHECKED_FLAG
+from totempole.wire.layout import HEAD, HEADER, MAGIC, PACKET_BYTES_MAX, PROCESSORS_MAX, VERSION
 
 CLUSTER = 1
-CODEC = Codec(CLUSTER, RingKind.CLASSIC)
-UNCHECKED = Codec(CLUSTER, RingKind.CLASSIC, check_contents=False)
+CODEC = ring_codec(CLUSTER, RingKind.CLASSIC)
+UNCHECKED = ring_codec(CLUSTER, RingKind.CLASSIC, check_contents=False)
 ENCODED = {name: CODEC.encode(packet) for name, packet in SAMPLES.items()}
 REASONS = {
     *("truncated", "oversized", "magic", "version", "cluster"),
@@ -117,7 +112,7 @@ def test_only_contents_go_unchecked():
         if name != "message":
             assert UNCHECKED.encode(packet) == ENCODED[name]
     nothing = message_fields(length=0)
-    assert reason(forge(PacketType.MESSAGE, nothing, flags=MessageFlag.UNCHECKED)) == "malformed"
+    assert reason(forge(PacketType.MESSAGE, nothing, flags=UNCHECKED_FLAG)) == "malformed"
 
 
 @given(packets, st.data())
@@ -195,9 +190,9 @@ def test_what_is_not_ours_is_told_apart_before_the_checksum(expected):
 
 def test_foreign_packets_with_true_checks_keep_their_reasons():
     packet = SAMPLES["token"]
-    assert reason(Codec(2, RingKind.CLASSIC).encode(packet)) == "cluster"
-    assert reason(Codec(CLUSTER, RingKind.ACCELERATED).encode(packet)) == "ring kind"
-    assert reason(Codec(2, RingKind.ACCELERATED).encode(packet)) == "cluster"
+    assert reason(ring_codec(2, RingKind.CLASSIC).encode(packet)) == "cluster"
+    assert reason(ring_codec(CLUSTER, RingKind.ACCELERATED).encode(packet)) == "ring kind"
+    assert reason(ring_codec(2, RingKind.ACCELERATED).encode(packet)) == "cluster"
 
 
 def test_a_wrong_check_is_a_checksum():

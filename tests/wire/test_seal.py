@@ -10,22 +10,15 @@ from hypothesis import strategies as st
 
 from strategies import SAMPLES, packets
 from totempole.errors import CodecError, ConfigurationError
+from totempole.srp.formats import ring_codec
+from totempole.srp.layout import CONTENTS_MAX, ENTRY, GROUPS_MAX, PLAIN_CONTENTS_MAX
 from totempole.types import RingKind
 from totempole.wire import Codec, seal
-from totempole.wire.layout import (
-    CONTENTS_MAX,
-    ENTRY,
-    GROUPS_MAX,
-    HEADER,
-    PACKET_BYTES_MAX,
-    PLAIN_CONTENTS_MAX,
-    PROCESSOR_BYTES,
-    SEAL_BYTES,
-)
+from totempole.wire.layout import HEADER, PACKET_BYTES_MAX, PROCESSOR_BYTES, SEAL_BYTES
 from totempole.wire.seal import COUNTER_MAX, KEYS_MAX, SUBKEYS_MAX, Key, Keyring, Seal
 
 CLUSTER = 1
-PLAIN = Codec(CLUSTER, RingKind.CLASSIC)
+PLAIN = ring_codec(CLUSTER, RingKind.CLASSIC)
 OLD, NEW = Key(1, bytes(range(32))), Key(2, bytes(range(32, 64)))
 ONE = Keyring((OLD,))
 MESSAGE, WAKE = SAMPLES["message"], SAMPLES["wake"]
@@ -43,7 +36,7 @@ def seal_of(packet=MESSAGE, keyring=ONE, cluster_id=CLUSTER) -> Seal:
 
 
 def codec(packet=MESSAGE, keyring=ONE, cluster_id=CLUSTER) -> Codec:
-    return Codec(cluster_id, RingKind.CLASSIC, seal_of(packet, keyring, cluster_id))
+    return ring_codec(cluster_id, RingKind.CLASSIC, seal_of(packet, keyring, cluster_id))
 
 
 def reason(data: bytes, reader: Codec | None = None) -> str:
@@ -111,7 +104,7 @@ GOLDEN = (
 
 def test_golden_bytes():
     """A change here is a change of the format: raise its version."""
-    sealed = Codec(0xC1C2C3C4C5C6C7C8, RingKind.ACCELERATED, seal_of(cluster_id=0xC1C2C3C4C5C6C7C8))
+    sealed = ring_codec(0xC1C2C3C4C5C6C7C8, RingKind.ACCELERATED, seal_of(cluster_id=0xC1C2C3C4C5C6C7C8))
     assert sealed.encode(WAKE).hex() == GOLDEN
     assert sealed.decode(bytes.fromhex(GOLDEN)) == WAKE
 
@@ -283,7 +276,7 @@ def test_only_the_sender_itself_may_seal(other):
 
 def test_a_seal_of_another_cluster_is_of_no_use_to_a_codec():
     with pytest.raises(ConfigurationError, match="only these themselves"):
-        Codec(2, RingKind.CLASSIC, seal_of()).encode(MESSAGE)
+        ring_codec(2, RingKind.CLASSIC, seal_of()).encode(MESSAGE)
 
 
 def test_at_the_end_of_the_counter_nothing_is_sealed_any_more():

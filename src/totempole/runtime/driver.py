@@ -67,11 +67,11 @@ from totempole.runtime.sockets import NO_ADDRESS, Address, Read, Sockets
 from totempole.runtime.storage import Storage, StorageWriter
 from totempole.srp import Endpoint
 from totempole.srp.config import RingConfig
+from totempole.srp.packets import Join, RegularMessage, RegularToken
 from totempole.srp.states import State
 from totempole.types import Configuration, ConfigurationKind, Service
-from totempole.wire.packets import Join, RegularMessage, RegularToken
+from totempole.wire.layout import INCARNATION_MAX
 from totempole.wire.seal import Keyring
-from totempole.wire.soundness import INCARNATION_MAX
 
 READS_MAX = 256
 """Reads of one socket before the loop looks at anything else."""

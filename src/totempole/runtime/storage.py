@@ -40,7 +40,7 @@ from typing import NoReturn, Self
 
 from totempole.errors import StorageError, StorageFullError
 from totempole.srp.stable import EPOCH_S, SECONDS_MAX, first_numbers
-from totempole.wire.soundness import INCARNATION_MAX, NUMBER_MAX
+from totempole.wire.layout import INCARNATION_MAX, NUMBER_MAX
 
 FORMAT_VERSION = 1
 DATABASE = "storage.sqlite"

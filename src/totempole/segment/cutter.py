@@ -20,10 +20,8 @@ from totempole.segment.header import (
     VERSION,
     NameKind,
     PacketName,
-    data_name,
 )
 from totempole.types import ByteRange, ProcessorId
-from totempole.wire.packets import Packet, RegularMessage
 
 _OTHER = int(NameKind.OTHER)
 LAYOUTS_MAX = 512
@@ -52,20 +50,13 @@ class Cutter:
         self._incarnation = incarnation
         self._counter = 0
 
-    def cut_packet(self, packet: Packet, data: bytes) -> tuple[Burst, ...]:
-        """The whole of a packet, whose encoding is `data`."""
-        return cut(self._name(packet), data, self.segment_bytes, cluster_id=self._cluster_id)
-
-    def cut_ranges(
-        self, packet: RegularMessage, data: bytes, ranges: Sequence[ByteRange]
+    def cut(
+        self, data: bytes, name: PacketName | None = None, ranges: Sequence[ByteRange] = ()
     ) -> tuple[Burst, ...]:
-        """What a request asks for: these ranges of the packet, or all of it if there are none."""
-        name = data_name(packet.ring_id, packet.seq)
-        return cut(name, data, self.segment_bytes, ranges, self._cluster_id)
+        """The whole of an encoded packet, or these ranges of it. A packet without a name gets one."""
+        return cut(name or self._next_name(), data, self.segment_bytes, ranges, self._cluster_id)
 
-    def _name(self, packet: Packet) -> PacketName:
-        if isinstance(packet, RegularMessage):
-            return data_name(packet.ring_id, packet.seq)
+    def _next_name(self) -> PacketName:
         self._counter += 1
         return PacketName(_OTHER, self._incarnation, self._sender, self._counter)
 

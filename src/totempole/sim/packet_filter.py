@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from totempole.srp import packets
 from totempole.types import ProcessorId
-from totempole.wire import packets
 
 PACKET_KINDS: dict[str, type] = {
     "token": packets.RegularToken,

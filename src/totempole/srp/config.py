@@ -5,15 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 
 from totempole.errors import ConfigurationError
+from totempole.srp.layout import PLAIN_CONTENTS_MAX, REQUESTS_MAX
 from totempole.types import RingKind
-from totempole.wire.layout import (
-    DATAGRAM_BYTES_MAX,
-    DATAGRAM_BYTES_MIN,
-    PACKET_BYTES_MAX,
-    PLAIN_CONTENTS_MAX,
-    PROCESSORS_MAX,
-    REQUESTS_MAX,
-)
+from totempole.wire.layout import DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN, PACKET_BYTES_MAX, PROCESSORS_MAX
 
 SEGMENT_BYTES_LEAST = DATAGRAM_BYTES_MIN
 DATAGRAM_MAX = DATAGRAM_BYTES_MAX

@@ -10,21 +10,22 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 
-from totempole.effects import Effect, FormerLife, Impostor, PushBack
+from totempole.effects import Effect, FormerLife, Impostor
 from totempole.errors import CodecError, ConfigurationError
 from totempole.order import Order
 from totempole.segment import Cutter, NotNeighbours, PacketName, Reassembler
 from totempole.srp import reach
 from totempole.srp.config import RingConfig
+from totempole.srp.formats import ring_codec
+from totempole.srp.layout import GROUPS_MAX
 from totempole.srp.machine import Machine
 from totempole.srp.ordering import Ordering
 from totempole.srp.output import Output
+from totempole.srp.packets import Join, Leave, NullMessage, Packet, RegularMessage, RegularToken, Wake
 from totempole.srp.states import State, Timer
 from totempole.srp.timestamps import TimestampClock
 from totempole.types import PROCESSOR_MAX, ProcessorId, RingKind, Service
 from totempole.wire import Codec
-from totempole.wire.layout import GROUPS_MAX
-from totempole.wire.packets import Join, Leave, NullMessage, Packet, RegularMessage, RegularToken, Wake
 from totempole.wire.seal import Keyring, Seal
 
 CODECS_MAX = 16
@@ -38,7 +39,7 @@ use, its owner then begins a life above this one, which no recording can do."""
 @lru_cache(CODECS_MAX)
 def _codec(cluster_id: int, ring_kind: RingKind, seal: Seal | None, check_contents: bool) -> Codec:
     """One for all endpoints without a seal: what one of them has just decoded, the next need not."""
-    return Codec(cluster_id, ring_kind, seal, check_contents)
+    return ring_codec(cluster_id, ring_kind, seal, check_contents)
 
 
 def _no_spread() -> float:
@@ -175,7 +176,7 @@ class Endpoint(Order):
             raise ConfigurationError(f"a message to {len(groups)} groups: name at most {GROUPS_MAX}")
         self._output.now_us = now_us
         if not self.machine.accepts_submissions:
-            self._output.add(PushBack())
+            self._output.push_back()
         elif self._ordering.submit(payload, service, groups):
             self.machine.submitted()
         return self._output.take()
@@ -238,7 +239,7 @@ class Endpoint(Order):
         latest = self.machine.outsiders.life_of_joins(join.sender)
         if join.incarnation >= latest:
             return False
-        self._output.add(FormerLife(join.sender, join.incarnation, latest))
+        self._output.alarm(FormerLife(join.sender, join.incarnation, latest))
         if self._output.traces("branch"):
             self._output.trace(
                 "branch", origin=join.sender, count=join.incarnation, detail="join of a former life"
@@ -268,7 +269,7 @@ class Endpoint(Order):
         else:
             return False
         if impostor:
-            self._output.add(Impostor(packet.incarnation))
+            self._output.alarm(Impostor(packet.incarnation))
         self._drop(CodecError("processor number of our own" if impostor else "echo of our own"))
         return True
 

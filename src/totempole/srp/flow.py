@@ -25,8 +25,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from totempole.srp.config import RingConfig
+from totempole.srp.packets import RegularToken
 from totempole.types import RingKind
-from totempole.wire.packets import RegularToken
 
 WINDOW_BYTES_LEAST = 60_000
 """So much a rotation may carry however long it takes, and the first one in any case."""

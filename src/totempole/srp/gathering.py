@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import Enum, auto
 
+from totempole.srp.packets import Join
 from totempole.types import ProcessorId
-from totempole.wire.packets import Join
 
 ATTEMPTS_MAX = 2
 """How often one consensus may lead to no ring before it costs the weakest its membership (figure 4.7)."""

@@ -21,13 +21,7 @@ from totempole.srp.gathering import Gathering
 from totempole.srp.membership import Membership
 from totempole.srp.ordering import Ordering
 from totempole.srp.output import Output
-from totempole.srp.passing import RING_SEQ_STEP
-from totempole.srp.reach import CEILING, SEQ_REACH, TIMESTAMP_REACH, TOKEN_SEQ_REACH, Own
-from totempole.srp.recovery import Recovery
-from totempole.srp.ring import Held, Ring
-from totempole.srp.states import EVENT_OF_TIMER, Event, State, Timer
-from totempole.types import ConfigurationKind, ProcessorId, RingId
-from totempole.wire.packets import (
+from totempole.srp.packets import (
     CommitToken,
     Join,
     Leave,
@@ -37,6 +31,12 @@ from totempole.wire.packets import (
     RegularToken,
     Wake,
 )
+from totempole.srp.passing import RING_SEQ_STEP
+from totempole.srp.reach import CEILING, SEQ_REACH, TIMESTAMP_REACH, TOKEN_SEQ_REACH, Own
+from totempole.srp.recovery import Recovery
+from totempole.srp.ring import Held, Ring
+from totempole.srp.states import EVENT_OF_TIMER, Event, State, Timer
+from totempole.types import ConfigurationKind, ProcessorId, RingId
 
 
 class Machine(Membership):

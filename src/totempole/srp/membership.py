@@ -35,18 +35,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Collection
 
-from totempole.effects import Heard, SettingsDiffer, Stopped
+from totempole.effects import SettingsDiffer
 from totempole.srp.config import RingConfig
 from totempole.srp.gathering import ATTEMPTS_MAX, Absorbed, Consensus, Gathering
 from totempole.srp.ordering import LAGGARD, Blame, Ordering
 from totempole.srp.output import Output
 from totempole.srp.outsiders import Outsiders, remember
-from totempole.srp.passing import RING_SEQ_STEP, TokenPassing
-from totempole.srp.ring import Ring, predecessor_of
-from totempole.srp.states import State, Timer
-from totempole.srp.timeouts import NEVER
-from totempole.types import NO_RING, ProcessorId, RingId
-from totempole.wire.packets import (
+from totempole.srp.packets import (
     CommitEntry,
     CommitToken,
     Join,
@@ -56,6 +51,11 @@ from totempole.wire.packets import (
     RegularMessage,
     SharedSettings,
 )
+from totempole.srp.passing import RING_SEQ_STEP, TokenPassing
+from totempole.srp.ring import Ring, predecessor_of
+from totempole.srp.states import State, Timer
+from totempole.srp.timeouts import NEVER
+from totempole.types import NO_RING, ProcessorId, RingId
 
 JOINS_PER_TIMEOUT = 8
 """How often a Join may be broadcast in a join timeout, at the beginning of Gather."""
@@ -111,7 +111,7 @@ class Membership(TokenPassing):
         """Somebody else is out there. If it is recovering, it is not to be disturbed."""
         if isinstance(message, NullMessage):
             # It may have started long ago, and its Joins gone to nobody.
-            self._output.add(Heard(message.sender, just_now=False))
+            self._output.heard(message.sender, just_now=False)
             if self._gathering.has_room_for(message.members):
                 self.outsiders.note_room(message.sender)
         recovering = isinstance(message, RegularMessage) and message.recovered
@@ -255,7 +255,7 @@ class Membership(TokenPassing):
             return False
         remember(self._segment_bytes, join.sender, join.segment_bytes)
         self._compare_settings(join)
-        self._output.add(Heard(join.sender, just_now=True))
+        self._output.heard(join.sender, just_now=True)
         return True
 
     def _compare_settings(self, join: Join) -> None:
@@ -266,7 +266,7 @@ class Membership(TokenPassing):
         for name, theirs, mine in zip(SharedSettings._fields, join.settings, self._settings, strict=True):
             if theirs != mine:
                 self._output.branch("settings differ")
-                self._output.add(SettingsDiffer(join.sender, name, theirs, mine))
+                self._output.alarm(SettingsDiffer(join.sender, name, theirs, mine))
 
     def _limit_segments(self, ring: Ring) -> None:
         """Packets are cut for the member that can take least."""
@@ -526,4 +526,4 @@ class Membership(TokenPassing):
             self._output.cancel_timer(timer)
         self._forget_token()
         self._enter(State.LEFT, reason)
-        self._output.add(Stopped())
+        self._output.stopped()

@@ -23,14 +23,14 @@ from collections import deque
 from typing import NamedTuple
 from zlib import crc32
 
-from totempole.effects import PushBack, Ready, SafeUpTo, Transmit
+from totempole.effects import Transmit
 from totempole.srp.config import RingConfig
 from totempole.srp.output import Output
+from totempole.srp.packets import RegularMessage, RegularToken, RetransmissionRequest
 from totempole.srp.recovery import Recovery
 from totempole.srp.ring import Held, Holes, Ring
 from totempole.srp.timestamps import TimestampClock
 from totempole.types import NO_PROCESSOR, MessageId, ProcessorId, RingKind, Service
-from totempole.wire.packets import RegularMessage, RegularToken, RetransmissionRequest
 
 LAG_PARTS = 8
 """One lags that misses more than this part of a window a rotation after it was sent."""
@@ -104,7 +104,7 @@ class Ordering:
     def submit(self, payload: bytes, service: Service, groups: tuple[int, ...]) -> bool:
         if len(self.queue) >= self._config.send_queue_max:
             self._pushed_back = True
-            self._output.add(PushBack())
+            self._output.push_back()
             return False
         self._number += 1
         self.queue.append(Submission(self._number, service, payload, groups))
@@ -123,7 +123,7 @@ class Ordering:
     def _invite_submissions(self) -> None:
         if self._pushed_back and len(self.queue) <= self._config.send_queue_ready:
             self._pushed_back = False
-            self._output.add(Ready())
+            self._output.ready()
 
     # The token
 
@@ -173,7 +173,7 @@ class Ordering:
             detail = f"aru={aru} rtr={len(rtr)}"
             output.trace("token", ring=str(ring.ring_id), seq=seq, count=token.token_seq, detail=detail)
         if ring.forwarded(seq, aru) and recovery is None:
-            output.add(SafeUpTo(ring.ring_id, ring.safe_up_to))
+            output.safe(ring.ring_id, ring.safe_up_to)
         self._invite_submissions()
         return passed
 

@@ -10,14 +10,33 @@ from totempole.effects import (
     Channel,
     Deliver,
     Effect,
+    FormerLife,
+    Heard,
+    Impostor,
     InstallConfiguration,
     Persist,
+    PushBack,
+    Ready,
+    SafeUpTo,
     SetTimer,
+    SettingsDiffer,
+    Stopped,
     Trace,
     Transmit,
 )
 from totempole.segment import Cutter
 from totempole.srp.config import SEGMENT_BYTES_LEAST
+from totempole.srp.packets import (
+    CommitToken,
+    Join,
+    Leave,
+    NullMessage,
+    Packet,
+    RegularMessage,
+    RegularToken,
+    Wake,
+    name_of,
+)
 from totempole.srp.ring import Held
 from totempole.srp.states import Timer
 from totempole.types import (
@@ -30,16 +49,6 @@ from totempole.types import (
     RingId,
 )
 from totempole.wire import Codec
-from totempole.wire.packets import (
-    CommitToken,
-    Join,
-    Leave,
-    NullMessage,
-    Packet,
-    RegularMessage,
-    RegularToken,
-    Wake,
-)
 
 SAID = (Join, NullMessage, Leave, Wake)
 SAID_MAX = 256
@@ -73,9 +82,6 @@ class Output:
         self._effects = []
         return effects
 
-    def add(self, effect: Effect) -> None:
-        self._effects.append(effect)
-
     # Packets
 
     def encode(self, packet: Packet) -> bytes:
@@ -85,15 +91,15 @@ class Output:
         self.last_multicast_us = self.now_us
         if type(packet) is not RegularMessage:
             self._remember(packet)
-        bursts = self._cutter.cut_packet(packet, data)
+        bursts = self._cutter.cut(data, name_of(packet))
         self._effects.append(Transmit(None, Channel.DATA, bursts, packet))
 
     def retransmit(self, held: Held, ranges: tuple[ByteRange, ...]) -> int:
         """Sends the original bytes again, whole or in part; gives the number of bytes."""
-        bursts = self._cutter.cut_ranges(held.message, held.data, ranges)
+        bursts = self._cutter.cut(held.data, name_of(held.message), ranges)
         if not bursts:
             # The ranges lie outside the packet: a damaged segment told the requester another length.
-            bursts = self._cutter.cut_packet(held.message, held.data)
+            bursts = self._cutter.cut(held.data, name_of(held.message))
         self._effects.append(Transmit(None, Channel.DATA, bursts, held.message))
         sent = sum([len(burst.data) for burst in bursts])
         if self.traces("retransmit"):
@@ -109,15 +115,18 @@ class Output:
 
     def send(self, to: ProcessorId, packet: Packet) -> None:
         self._remember(packet)
-        bursts = self._cutter.cut_packet(packet, self._codec.encode(packet))
+        bursts = self._cutter.cut(self._codec.encode(packet))
         self._effects.append(Transmit(to, Channel.DATA, bursts, packet))
 
     def pass_token(self, to: ProcessorId, token: RegularToken | CommitToken) -> Transmit:
         """Gives the transmission back, to be repeated as it is if the token is lost."""
-        bursts = self._cutter.cut_packet(token, self._codec.encode(token))
+        bursts = self._cutter.cut(self._codec.encode(token))
         transmit = Transmit(to, Channel.TOKEN, bursts, token)
         self._effects.append(transmit)
         return transmit
+
+    def repeat_token(self, passed: Transmit) -> None:
+        self._effects.append(passed)
 
     def limit_segments(self, least: int) -> None:
         """Cuts for the member of the ring that can take least."""
@@ -152,7 +161,34 @@ class Output:
         self._effects.append(Persist(self._ticket, values))
         return self._ticket
 
-    # The application
+    # What this processor learns of others
+
+    def heard(self, processor: ProcessorId, *, just_now: bool) -> None:
+        """The processor has spoken for itself: it can be reached where the packet at hand came from. If not
+        `just_now`, the packet may be a repetition: a hint where nothing better is known."""
+        self._effects.append(Heard(processor, just_now))
+
+    def alarm(self, alarm: Impostor | SettingsDiffer | FormerLife) -> None:
+        """Something that only the node, or the people who run it, can put right."""
+        self._effects.append(alarm)
+
+    def stopped(self) -> None:
+        """This processor has left the ring and takes no further input."""
+        self._effects.append(Stopped())
+
+    # The layer above
+
+    def push_back(self) -> None:
+        """The submission was refused."""
+        self._effects.append(PushBack())
+
+    def ready(self) -> None:
+        """Submissions are welcome again."""
+        self._effects.append(Ready())
+
+    def safe(self, ring_id: RingId, seq: int) -> None:
+        """Every member of the ring has received all messages up to `seq`."""
+        self._effects.append(SafeUpTo(ring_id, seq))
 
     def deliver(self, message: RegularMessage) -> None:
         self._effects.append(

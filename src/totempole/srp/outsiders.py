@@ -24,8 +24,8 @@ from collections.abc import Collection, Iterable
 from typing import Any, NamedTuple
 
 from totempole.srp.config import RingConfig
+from totempole.srp.packets import Join, Notice, RegularMessage
 from totempole.types import ProcessorId, RingId
-from totempole.wire.packets import Join, Notice, RegularMessage
 
 REMEMBERED_MAX = 4_096
 """Processors that one remembers anything about; the oldest are forgotten first."""

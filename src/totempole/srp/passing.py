@@ -16,12 +16,12 @@ from totempole.effects import Transmit
 from totempole.srp.config import RingConfig
 from totempole.srp.ordering import Blame, Ordering
 from totempole.srp.output import Output
+from totempole.srp.packets import NullMessage, Packet, RegularMessage, RegularToken, Wake
 from totempole.srp.recovery import Recovery
 from totempole.srp.ring import Held, Ring
 from totempole.srp.states import State, Timer
 from totempole.srp.timeouts import LazyTimer, Timeouts
 from totempole.types import ProcessorId, RingId
-from totempole.wire.packets import NullMessage, Packet, RegularMessage, RegularToken, Wake
 
 RING_SEQ_STEP = 4
 """000 §4.2: a new ring's number is four above the highest; two below it names the transitional one."""
@@ -235,7 +235,7 @@ class TokenPassing(ABC):
     def _retransmit_token(self) -> None:
         if self._passed is not None:
             self._output.branch("token retransmitted")
-            self._output.add(self._passed)
+            self._output.repeat_token(self._passed)
             self._token_retransmission.set(self.timeouts.token_retransmission_us)
 
     def _on_wake(self, wake: Wake, _data: bytes) -> None:

@@ -16,10 +16,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from totempole.srp.packets import CommitToken, Join, Packet, RegularMessage, RegularToken
 from totempole.srp.stable import RING_SEQ_PER_SECOND, SECONDS_MAX, TIMESTAMPS_PER_SECOND
-from totempole.wire.layout import PACKET_BYTES_MAX, PROCESSOR_BYTES, PROCESSORS_MAX
-from totempole.wire.packets import CommitToken, Join, Packet, RegularMessage, RegularToken
-from totempole.wire.soundness import NUMBER_MAX
+from totempole.wire.layout import NUMBER_MAX, PACKET_BYTES_MAX, PROCESSOR_BYTES, PROCESSORS_MAX
 
 RING_SEQ_REACH = 2 * SECONDS_MAX * RING_SEQ_PER_SECOND
 """2**40: from nothing to the highest first number, and as far again."""

@@ -17,9 +17,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from totempole.srp.packets import CommitEntry, RegularMessage
 from totempole.srp.ring import Held, Ring
 from totempole.types import ProcessorId, Service
-from totempole.wire.packets import CommitEntry, RegularMessage
 
 
 class OldRingDeliveries(NamedTuple):

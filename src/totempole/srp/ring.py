@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from totempole.srp.config import RingConfig
 from totempole.srp.flow import FlowControl
+from totempole.srp.layout import RANGES_PER_REQUEST_MAX
+from totempole.srp.packets import RegularMessage, RetransmissionRequest
 from totempole.types import NO_PROCESSOR, ByteRange, ProcessorId, RingId, Service
-from totempole.wire.layout import RANGES_PER_REQUEST_MAX
-from totempole.wire.packets import RegularMessage, RetransmissionRequest
 
 KEPT_UP_VISITS = 2
 """At so many visits in succession one must keep up with the others, to lag no longer."""

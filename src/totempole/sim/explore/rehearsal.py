@@ -12,8 +12,8 @@ from collections.abc import Callable
 from totempole.effects import Deliver, InstallConfiguration
 from totempole.sim.explore.processor import Cabinet, Input, PacketKey, Processor, Told
 from totempole.sim.explore.space import NOTHING, State
+from totempole.srp.packets import Packet
 from totempole.types import ProcessorId, RingId, Service
-from totempole.wire.packets import Packet
 
 Tell = Callable[[ProcessorId, list[Told]], None]
 

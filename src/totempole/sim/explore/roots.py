@@ -8,8 +8,8 @@ from totempole.sim.explore.explorer import Prologue, Saying
 from totempole.sim.explore.processor import Cabinet, Processor
 from totempole.sim.explore.rehearsal import Rehearsal
 from totempole.srp.config import RingConfig
+from totempole.srp.packets import RegularMessage
 from totempole.types import Service
-from totempole.wire.packets import RegularMessage
 
 
 def small_config() -> RingConfig:

@@ -354,8 +354,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "safe told too early",
         "Ordering.visit",
-        "output.add(SafeUpTo(ring.ring_id, ring.safe_up_to))",
-        "output.add(SafeUpTo(ring.ring_id, seq))",
+        "output.safe(ring.ring_id, ring.safe_up_to)",
+        "output.safe(ring.ring_id, seq)",
     ),
     Mutant(
         "timestamps used before they are stored",
@@ -475,7 +475,7 @@ STAGED: tuple[Mutant, ...] = (
     Mutant(
         "a lost token never passed again",
         "TokenPassing._retransmit_token",
-        "self._output.add(self._passed)",
+        "self._output.repeat_token(self._passed)",
         "pass",
     ),
     Mutant(
@@ -735,7 +735,7 @@ HARMLESS: tuple[Mutant, ...] = (
     Mutant(
         "what differs in settings not told",
         "Membership._compare_settings",
-        "self._output.add(SettingsDiffer(join.sender, name, theirs, mine))",
+        "self._output.alarm(SettingsDiffer(join.sender, name, theirs, mine))",
         "pass",
     ),
     # Theorem 4.9 allows both the regular configuration and the transitional one that follows it. Theorem 4.10

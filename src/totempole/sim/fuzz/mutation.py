@@ -27,7 +27,7 @@ from totempole.sim.fuzz.trial import Verdict, try_scenario
 from totempole.sim.grouped import Grouped
 from totempole.sim.replay import jittered
 
-SHARED = ("totempole.groups.events",)
+SHARED = ("totempole.groups.events", "totempole.srp.packets")
 """What a broken layer says must be of the types that the simulator knows."""
 
 

@@ -10,9 +10,9 @@ from totempole.sim.packet_filter import DropRule
 from totempole.sim.paper.machines import MS, Machine
 from totempole.sim.paper.ring import PaperRing
 from totempole.srp import RingConfig
+from totempole.srp.packets import RegularToken
 from totempole.trace.schema import Row
 from totempole.types import ProcessorId, RingId
-from totempole.wire.packets import RegularToken
 
 INSTALLED = "recover>operational ring installed"
 

@@ -29,7 +29,7 @@ from typing import Any
 
 from totempole.sim.conditions import Condition, Costs, Lan
 from totempole.srp import RingConfig
-from totempole.wire.layout import REGULAR_OVERHEAD
+from totempole.srp.layout import REGULAR_OVERHEAD
 
 MS = 1_000
 S = 1_000_000

@@ -9,18 +9,14 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from itertools import pairwise
 
-from totempole.types import NO_PROCESSOR, NO_RING, ByteRange, ProcessorId, RingId, Service
-from totempole.wire.layout import (
+from totempole.srp.layout import (
     CONTENTS_MAX,
-    DATAGRAM_BYTES_MAX,
-    DATAGRAM_BYTES_MIN,
     GROUPS_MAX,
     PLAIN_CONTENTS_MAX,
-    PROCESSORS_MAX,
     RANGES_PER_REQUEST_MAX,
     REQUESTS_MAX,
 )
-from totempole.wire.packets import (
+from totempole.srp.packets import (
     CommitEntry,
     CommitToken,
     Join,
@@ -30,13 +26,14 @@ from totempole.wire.packets import (
     RegularToken,
     RetransmissionRequest,
 )
-
-NUMBER_MAX = 2**62
-"""Every counter is below this. The fields have 64 bits, so a number can be added to and still be written."""
-
-INCARNATION_MAX = 2**32 - 2**20
-"""The highest incarnation. Its field has 32 bits; a processor counts its lives from the clock, in seconds
-since 2020, so only a damaged number is above this."""
+from totempole.types import NO_PROCESSOR, NO_RING, ByteRange, ProcessorId, RingId, Service
+from totempole.wire.layout import (
+    DATAGRAM_BYTES_MAX,
+    DATAGRAM_BYTES_MIN,
+    INCARNATION_MAX,
+    NUMBER_MAX,
+    PROCESSORS_MAX,
+)
 
 
 def message_is_sound(message: RegularMessage) -> bool:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from totempole.segment.header import PacketName, data_name
 from totempole.types import NO_PROCESSOR, ByteRange, MessageId, Payload, ProcessorId, RingId, Service
 from totempole.wire.layout import DATAGRAM_BYTES_MAX
 
@@ -161,3 +162,9 @@ Notice = NullMessage | Leave | Wake
 """Packets that only say that their sender is there, goes, or waits for the token."""
 
 Packet = RegularMessage | RegularToken | Join | CommitToken | Notice
+
+
+def name_of(packet: Packet) -> PacketName | None:
+    """A message is named by its place on the ring, so that any holder can repair it. Other packets have no
+    name of their own: they are never repaired."""
+    return data_name(packet.ring_id, packet.seq) if type(packet) is RegularMessage else None

@@ -1,0 +1,50 @@
+"""Codecs that remember: a multicast reaches many receivers of one simulation, and is decoded once.
+
+Packets are immutable and may be shared. Sealed ones are not remembered: a receiver that could open a packet
+yesterday may not have its key today.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from totempole.srp.formats import FORMATS
+from totempole.srp.layout import REGULAR_OVERHEAD, PacketType
+from totempole.types import RingKind
+from totempole.wire import Codec
+from totempole.wire.codec import Packet
+from totempole.wire.layout import MAGIC, VERSION
+
+CODECS_MAX = 16
+
+RECENT_MAX = 64
+"""Messages that a codec remembers having decoded."""
+
+_MESSAGE_START = MAGIC + bytes((VERSION, PacketType.MESSAGE))
+_TYPE_STOP = len(_MESSAGE_START)
+
+
+class RememberingCodec(Codec):
+    __slots__ = ("_recent",)
+
+    def __init__(self, cluster_id: int, ring_kind: RingKind, check_contents: bool = True) -> None:
+        super().__init__(FORMATS, cluster_id, ring_kind, None, check_contents)
+        self._recent: dict[bytes, tuple[bytes, Packet]] = {}
+
+    def decode(self, data: bytes | memoryview) -> Packet:
+        data = bytes(data)  # a view's owner cannot change what is remembered
+        if data[:_TYPE_STOP] != _MESSAGE_START:
+            return super().decode(data)
+        key = data[:REGULAR_OVERHEAD]
+        known = self._recent.get(key)
+        if known is not None and known[0] == data:
+            return known[1]
+        packet = super().decode(data)
+        if len(self._recent) >= RECENT_MAX:
+            self._recent.clear()
+        self._recent[key] = data, packet
+        return packet
+
+
+shared_codec = lru_cache(CODECS_MAX)(RememberingCodec)
+"""One for all processors of a simulation."""
