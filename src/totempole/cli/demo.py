@@ -30,7 +30,7 @@ from totempole.cli.sim import SimReport, play
 from totempole.cli.tables import CITATIONS, STYLES, verdict_data
 from totempole.cli.timeline import Timeline
 from totempole.errors import ConfigurationError
-from totempole.sim.fuzz.mutants import Mutant, mutated_endpoint
+from totempole.sim.fuzz.mutants import Mutant, mutated_stack
 from totempole.sim.fuzz.plan import plan
 from totempole.sim.fuzz.search import Tally
 from totempole.sim.scenario import parse
@@ -252,17 +252,17 @@ class Demo:
         self._head("11  A broken protocol, caught by random runs and reduced to what matters")
         mutant = find_mutant(HUNTED_MUTANT)
         self._show_mutation(mutant)
-        endpoint = mutated_endpoint(mutant)
-        seed = first_failing(self.screen, HUNTED_SEEDS, endpoint)
+        stack = mutated_stack(mutant)
+        seed = first_failing(self.screen, HUNTED_SEEDS, stack)
         self.caught[mutant.name] = seed is not None
         if seed is None:
             self._say("[bold red]No seed gave it away[/]")
             return
-        found = Replay(plan(seed), mutant, endpoint)
+        found = Replay(plan(seed), mutant, stack)
         violated = ", ".join(found.verdict.violated)
         self._say(f"Seed {seed} gives it away: [bold red]{violated}[/]. Shrinking it…")
         shrinker = shrink(self.screen, found, QUICK_TRIALS_MAX if self.quick else SHRINK_TRIALS_MAX)
-        self._show_small(found, Replay(shrinker.best, mutant, endpoint))
+        self._show_small(found, Replay(shrinker.best, mutant, stack))
 
     def _show_small(self, found: Replay, small: Replay) -> None:
         before, after = found.scenario, small.scenario

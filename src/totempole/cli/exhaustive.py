@@ -17,7 +17,7 @@ from totempole.cli import options
 from totempole.cli.mutants import find_mutant
 from totempole.cli.output import Screen, table
 from totempole.errors import TotemError
-from totempole.sim.contract import EndpointFactory
+from totempole.sim.contract import StackFactory
 from totempole.sim.explore.cases import (
     CASES,
     DEPTH_MAX,
@@ -33,7 +33,7 @@ from totempole.sim.explore.explorer import Result
 from totempole.sim.explore.mutants import cases_of
 from totempole.sim.explore.roots import ROOTS
 from totempole.sim.explore.space import BUDGETS, Bounds
-from totempole.sim.fuzz.mutants import mutated_endpoint
+from totempole.sim.fuzz.mutants import mutated_stack
 
 QUICK_STATES = 2_000
 PATH_FILE = "violation.path"
@@ -114,8 +114,8 @@ class Searched(NamedTuple):
     elapsed_s: float
 
 
-def _endpoint(mutant: str | None) -> EndpointFactory | None:
-    return mutated_endpoint(find_mutant(mutant)) if mutant else None
+def _endpoint(mutant: str | None) -> StackFactory | None:
+    return mutated_stack(find_mutant(mutant)) if mutant else None
 
 
 def _search(

@@ -12,9 +12,9 @@ from typing import Any
 from totempole.cli.mutants import find_mutant
 from totempole.cli.output import Screen
 from totempole.cli.sim import SimReport
-from totempole.sim.contract import EndpointFactory
+from totempole.sim.contract import StackFactory
 from totempole.sim.fuzz.kinds import GROUPS, RING, Kind, kind_of
-from totempole.sim.fuzz.mutants import Mutant, mutated_endpoint
+from totempole.sim.fuzz.mutants import Mutant, mutated_stack
 from totempole.sim.fuzz.profiles import ALL, PROFILES, Profile
 from totempole.sim.fuzz.shrink import TRIALS_MAX, Shrinker
 from totempole.sim.fuzz.trial import Verdict, try_scenario
@@ -25,12 +25,12 @@ from totempole.trace.digest import trace_digest
 class Replay:
     """One scenario, run on the true protocol or a broken one."""
 
-    def __init__(self, scenario: Scenario, mutant: Mutant | None, endpoint: EndpointFactory | None) -> None:
+    def __init__(self, scenario: Scenario, mutant: Mutant | None, stack: StackFactory | None) -> None:
         self.scenario = scenario
         self.mutant = mutant
-        self.endpoint = endpoint
+        self.stack = stack
         started_s = time.perf_counter()
-        self.verdict, self.outcome = try_scenario(scenario, endpoint)
+        self.verdict, self.outcome = try_scenario(scenario, stack)
         self.elapsed_s = time.perf_counter() - started_s
 
     @property
@@ -64,16 +64,16 @@ class Replay:
 
 def run_one(screen: Screen, arguments: argparse.Namespace, seeds: range) -> int:
     mutant = find_mutant(arguments.mutant) if arguments.mutant else None
-    endpoint = mutated_endpoint(mutant) if mutant else None
+    stack = mutated_stack(mutant) if mutant else None
     kind, profile = _kind(arguments, mutant), PROFILES[arguments.profile]
     seed = arguments.seed
     if seed is None:
-        seed = first_failing(screen, seeds, endpoint, kind, profile)
+        seed = first_failing(screen, seeds, stack, kind, profile)
         if seed is None:
             screen.print(f"No seed of {seeds.start}:{seeds.stop} gives it away")
             screen.save_json({"mutant": arguments.mutant, "seed": None, "holds": True})
             return 0
-    replay = Replay(kind.plan(seed, profile), mutant, endpoint)
+    replay = Replay(kind.plan(seed, profile), mutant, stack)
     replay.show(screen, brief=arguments.quick or arguments.shrink)
     data = replay.data()
     if arguments.shrink and replay.holds:
@@ -92,13 +92,13 @@ def _kind(arguments: argparse.Namespace, mutant: Mutant | None) -> Kind:
 def first_failing(
     screen: Screen,
     seeds: range,
-    endpoint: EndpointFactory | None,
+    stack: StackFactory | None,
     kind: Kind = RING,
     profile: Profile = ALL,
 ) -> int | None:
     with screen.progress("looking for a seed that fails", len(seeds)) as advance:
         for done, seed in enumerate(seeds, 1):
-            if try_scenario(kind.plan(seed, profile), endpoint)[0].violated:
+            if try_scenario(kind.plan(seed, profile), stack)[0].violated:
                 return seed
             advance(done)
     return None
@@ -111,7 +111,7 @@ def shrink_to_file(screen: Screen, replay: Replay, path: Path) -> Replay:
         path.write_text(file_text(best, replay.verdict, replay.mutant, path), encoding="utf-8")
 
     shrinker = shrink(screen, replay, TRIALS_MAX, keep)
-    small = Replay(shrinker.best, replay.mutant, replay.endpoint)
+    small = Replay(shrinker.best, replay.mutant, replay.stack)
     before, after = len(replay.scenario.steps), len(small.scenario.steps)
     screen.rule(f"Shrunk from {before} steps to {after} in {shrinker.trials} trials")
     screen.long(path.read_text(encoding="utf-8").rstrip())
@@ -134,7 +134,7 @@ def shrink(
         shrinker = Shrinker(
             replay.scenario,
             replay.verdict.violated,
-            replay.endpoint,
+            replay.stack,
             progress=lambda trials, steps: advance(trials, f"trials, {steps} steps left"),
             trials_max=trials_max,
         )
@@ -169,13 +169,13 @@ def _default_file(scenario: Scenario, mutant: Mutant | None) -> str:
 def print_hashes(screen: Screen, arguments: argparse.Namespace, seeds: range) -> int:
     """One line a seed: the seed and the digest of its trace."""
     mutant = find_mutant(arguments.mutant) if arguments.mutant else None
-    endpoint = mutated_endpoint(mutant) if mutant else None
+    stack = mutated_stack(mutant) if mutant else None
     kind, profile = _kind(arguments, mutant), PROFILES[arguments.profile]
     chosen = seeds if arguments.seed is None else range(arguments.seed, arguments.seed + 1)
     digests = {}
     failed = False
     for seed in chosen:
-        verdict, outcome = try_scenario(kind.plan(seed, profile), endpoint)
+        verdict, outcome = try_scenario(kind.plan(seed, profile), stack)
         failed = failed or bool(verdict.violated)
         digests[seed] = trace_digest(outcome.rows) if outcome is not None else verdict.text
         screen.long(f"{seed} {digests[seed]}")

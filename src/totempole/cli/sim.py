@@ -29,7 +29,7 @@ from totempole.cli.tables import (
 )
 from totempole.cli.timeline import Timeline
 from totempole.errors import TotemError
-from totempole.sim.fuzz.mutants import Mutant, mutated_endpoint
+from totempole.sim.fuzz.mutants import Mutant, mutated_stack
 from totempole.sim.scenario import Outcome, Scenario, render_story, run
 from totempole.sim.settings_text import time_text
 from totempole.trace.digest import trace_digest
@@ -138,10 +138,10 @@ def _save_trace(target: str, outcome: Outcome) -> None:
 
 def play(screen: Screen, scenario: Scenario, level: str, mutant: Mutant | None = None) -> SimReport:
     """Runs and judges it, on the true protocol or a broken one."""
-    endpoint = mutated_endpoint(mutant) if mutant else None
+    stack = mutated_stack(mutant) if mutant else None
     started_s = time.perf_counter()
     with screen.err.status(f"simulating {scenario.name}, {time_text(scenario.end_us)}"):
-        outcome = run(scenario, level=level, endpoint=endpoint)
+        outcome = run(scenario, level=level, stack=stack)
         return SimReport(outcome, time.perf_counter() - started_s)
 
 

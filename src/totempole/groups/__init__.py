@@ -3,7 +3,6 @@
 from totempole.groups.config import GroupConfig
 from totempole.groups.layer import GroupLayer
 from totempole.groups.outbox import Outbox
-from totempole.groups.over_ring import over_ring
 from totempole.groups.packing import Batch, pack
 
-__all__ = ["Batch", "GroupConfig", "GroupLayer", "Outbox", "over_ring", "pack"]
+__all__ = ["Batch", "GroupConfig", "GroupLayer", "Outbox", "pack"]

@@ -80,4 +80,18 @@ class StateChunk(NamedTuple):
     place: Place
 
 
+class ToProcesses(NamedTuple):
+    """An event for processes of this processor, by their numbers."""
+
+    processes: tuple[int, ...]
+    event: GroupEvent
+
+
+class Taken(NamedTuple):
+    """So much of what the process sent has been handed to the ring: it may send as much again."""
+
+    process: int
+    weight: int
+
+
 GroupEvent = GroupMessages | GroupView | BecameSafe | StateAsked | StateBegins | StateChunk

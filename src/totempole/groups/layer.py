@@ -1,9 +1,9 @@
 """Process groups over any engine that orders messages (003 "The Totem Process Group Interface").
 
-One protocol object: every input of the order below goes through it, and what the order then says is followed
-by what that means for the processes of this processor (`ToProcesses`). Processes join and leave groups and
-multicast to them; all of that travels in the total order, so that every processor derives the same views
-(membership.py). Small messages share a packet and large ones are cut up (lanes.py, partial.py).
+What the order below delivers becomes events for the processes of this processor (`ToProcesses`). Processes
+join and leave groups and multicast to them (commands.py); all of that travels in the total order, so that
+every processor derives the same views (membership.py). Small messages share a packet and large ones are cut
+up (lanes.py, partial.py). What does not come from a group layer is told as it is.
 
 Each packet names its epoch: the configuration whose views were in force when it was handed to the ring. A
 packet that is still queued when the configuration changes is broadcast in the next one. It arrives there
@@ -23,21 +23,21 @@ Deviation from 003: see membership.py.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Sequence
 from itertools import chain
-from typing import Any
 
-from totempole.effects import (
+from totempole.core.effects import Trace
+from totempole.core.io import Scope
+from totempole.core.order import (
     Deliver,
-    Effect,
     InstallConfiguration,
+    Leave,
+    Order,
     PushBack,
+    Ready,
     SafeUpTo,
-    Stopped,
-    Taken,
-    ToProcesses,
-    Trace,
+    Submit,
 )
+from totempole.core.stack import BaseLayer, Commands
 from totempole.errors import CodecError, ConfigurationError, SessionError
 from totempole.groups.body import (
     DONOR,
@@ -56,16 +56,15 @@ from totempole.groups.body import (
     unpack_part,
     unpack_transfer,
 )
+from totempole.groups.commands import Connect, Disconnect, GiveState, JoinGroup, LeaveGroup, Multicast
 from totempole.groups.config import GroupConfig
-from totempole.groups.events import BecameSafe, GroupEvent, GroupMessages
+from totempole.groups.events import BecameSafe, GroupEvent, GroupMessages, Taken, ToProcesses
 from totempole.groups.lanes import TABLE_LANE, Lanes, Unit
 from totempole.groups.membership import Membership, Places
 from totempole.groups.packing import Batch, packed_bytes
 from totempole.groups.partial import Partials
 from totempole.groups.tracing import GroupTrace
-from totempole.order import Order
-from totempole.types import NO_RING, Payload, Place, ProcessId, ProcessorId, RingId, Service
-from totempole.wire.seal import Keyring
+from totempole.types import NO_RING, OrderKey, Payload, Place, ProcessId, ProcessorId
 
 PACKET_BYTES_MIN = 512
 STATE_CHUNK_BYTES_MAX = 262_144
@@ -84,25 +83,27 @@ class _Local:
         self.number_next = 1
 
 
-class GroupLayer(Order):
+class GroupLayer(BaseLayer):
     def __init__(
         self,
+        scope: Scope,
         order: Order,
         me: ProcessorId,
         incarnation: int,
         config: GroupConfig,
-        *,
         packet_bytes_max: int,
-        trace_kinds: frozenset[str],
     ) -> None:
         if packet_bytes_max < PACKET_BYTES_MIN:
             raise ConfigurationError(
                 f"packet_bytes_max = {packet_bytes_max}: groups need at least {PACKET_BYTES_MIN}"
             )
+        self.name = scope.name
         self.incarnation = incarnation
         self.order = order
         self.dropped: Counter[str] = Counter()
         """Malformed packets, by what is wrong with them."""
+        self._scope = scope
+        self._io = scope.io
         self._me = me
         self._config = config
         self._names_bytes_max = packet_bytes_max // 2
@@ -111,73 +112,42 @@ class GroupLayer(Order):
         self._membership = Membership(me, incarnation, self._tell)
         self._lanes = Lanes(packet_bytes_max, config.partial_bytes_max)
         self._partials = Partials()
-        self._trace = GroupTrace(me, incarnation, trace_kinds)
+        self._trace = GroupTrace(me, incarnation, scope.io.trace_kinds)
         self._in_flight: deque[tuple[Unit, ...]] = deque()
         """The units of each packet that has been handed to the order and has not come back."""
         self._came_back: list[Unit] = []
         """Undelivered, since the configuration had changed."""
-        self._safe = SafeUpTo(NO_RING, 0)
-        self._notices: deque[tuple[RingId, int, tuple[int, ...], BecameSafe]] = deque()
+        self._safe_key = OrderKey(NO_RING, 0, NO_RING)
+        self._notices: deque[tuple[OrderKey, tuple[int, ...], BecameSafe]] = deque()
         self._leaving = False
         self._closed = False
         """Nothing more is handed to the order."""
-        self._out: list[Effect] = []
-
-    # The order below
 
     @property
-    def token_first(self) -> bool:
-        return self.order.token_first
+    def commands(self) -> Commands:
+        return {
+            Submit: self._submit,
+            Leave: self._leave,
+            Connect: self._connect,
+            Disconnect: self._disconnect,
+            JoinGroup: self._join,
+            LeaveGroup: self._leave_group,
+            Multicast: self._multicast,
+            GiveState: self._give_state,
+        }
 
-    @property
-    def queued(self) -> int:
-        return self.order.queued
-
-    @property
-    def packets_ahead(self) -> int:
-        return self.order.packets_ahead
-
-    @property
-    def packet_bytes(self) -> int:
-        return self.order.packet_bytes
-
-    def start(self, now_us: int) -> list[Effect]:
-        return self._through(now_us, self.order.start(now_us))
-
-    def receive(self, now_us: int, datagrams: Sequence[bytes]) -> list[Effect]:
-        return self._through(now_us, self.order.receive(now_us, datagrams))
-
-    def receive_burst(self, now_us: int, burst: bytes, segment_bytes: int) -> list[Effect]:
-        return self._through(now_us, self.order.receive_burst(now_us, burst, segment_bytes))
-
-    def expire(self, now_us: int, timer: Any) -> list[Effect]:
-        return self._through(now_us, self.order.expire(now_us, timer))
-
-    def persisted(self, now_us: int, ticket: int) -> list[Effect]:
-        return self._through(now_us, self.order.persisted(now_us, ticket))
-
-    def submit(
-        self, now_us: int, payload: bytes, service: Service, groups: tuple[int, ...] = ()
-    ) -> list[Effect]:
+    def _submit(self, command: Submit) -> None:
         """Past all groups, to every processor."""
-        if self._leaving:
-            return [PushBack()]
-        if is_grouped(payload):
+        if is_grouped(command.payload):
             raise SessionError("a payload that looks like a group packet: begin it with another byte")
-        return self._through(now_us, self.order.submit(now_us, payload, service, groups))
+        if self._leaving or not self.order.submit(command.payload, command.service, command.groups):
+            self._scope.tell(PushBack())
 
-    def leave(self, now_us: int, *, more_to_come: bool = False) -> list[Effect]:
+    def _leave(self, _command: Leave) -> None:
         """Leaves when all that processes have sent is delivered, or when leave_us has passed."""
-        if self._leaving:
-            return []
-        self._leaving = True
-        return self._through(now_us, self.order.leave(now_us, more_to_come=True))
-
-    def rekey(self, now_us: int, keyring: Keyring) -> list[Effect]:
-        return self._through(now_us, self.order.rekey(now_us, keyring))
-
-    def limit_segments(self, now_us: int, segment_bytes: int) -> list[Effect]:
-        return self._through(now_us, self.order.limit_segments(now_us, segment_bytes))
+        if not self._leaving:
+            self._leaving = True
+            self.order.leave(more_to_come=True)
 
     # Processes
 
@@ -191,8 +161,8 @@ class GroupLayer(Order):
         return self._membership.group_count
 
     @property
-    def ready(self) -> bool:
-        """Whether views are in force: not while the members of a new configuration exchange tables."""
+    def views_in_force(self) -> bool:
+        """Not while the members of a new configuration exchange tables."""
         return self._membership.epoch is not None
 
     @property
@@ -230,8 +200,8 @@ class GroupLayer(Order):
         lanes = self._lanes
         return lanes.weight((process, False)) + lanes.weight((process, True)) < self._config.lane_bytes_max
 
-    def connect(self, now_us: int, process: int) -> list[Effect]:
-        """A new process, with a number above all that processes of this life have had."""
+    def _connect(self, command: Connect) -> None:
+        process = command.process
         self._check_stays()
         if not self._process_last < process <= PROCESS_NUMBER_MAX:
             raise SessionError(
@@ -245,10 +215,9 @@ class GroupLayer(Order):
         self._processes[process] = _Local()
         self._membership.connect(process)
         self._note(self._trace.process(process, "connect"))
-        return self._through(now_us, ())
 
-    def disconnect(self, now_us: int, process: int) -> list[Effect]:
-        """The process is gone: it leaves its groups once what it has sent before is sent."""
+    def _disconnect(self, command: Disconnect) -> None:
+        process = command.process
         local = self._local(process)
         del self._processes[process]
         self._membership.forget(process)
@@ -256,11 +225,14 @@ class GroupLayer(Order):
         if local.has_joined:
             self._lanes.add(Unit(RunKind.DISCONNECT, (process, False), count=len(local.groups)))
         self._note(self._trace.process(process, "disconnect"))
-        return self._through(now_us, ())
 
-    def join(
-        self, now_us: int, process: int, group: str, donor: bool = False, wants_state: bool = False
-    ) -> list[Effect]:
+    def _join(self, command: JoinGroup) -> None:
+        process, group, donor, wants_state = (
+            command.process,
+            command.group,
+            command.donor,
+            command.wants_state,
+        )
         local = self._local(process)
         self._check_stays()
         self._check_name(group)
@@ -280,28 +252,18 @@ class GroupLayer(Order):
         flags = DONOR * donor | WANTS_STATE * wants_state
         self._lanes.add(Unit(RunKind.JOIN, (process, False), names=pack_names((group,)), flags=flags))
         self._note(self._trace.joined(process, group, donor, wants_state))
-        return self._through(now_us, ())
 
-    def leave_group(self, now_us: int, process: int, group: str) -> list[Effect]:
+    def _leave_group(self, command: LeaveGroup) -> None:
+        process, group = command.process, command.group
         local = self._local(process)
         if group not in local.groups:
             raise SessionError(f"group {group!r} is not joined")
         local.groups.discard(group)
         self._lanes.add(Unit(RunKind.LEAVE, (process, False), names=pack_names((group,))))
         self._note(self._trace.left(process, group))
-        return self._through(now_us, ())
 
-    def multicast(
-        self,
-        now_us: int,
-        process: int,
-        groups: tuple[str, ...],
-        batch: Payload,
-        service: Service,
-        notice: bool = False,
-    ) -> list[Effect]:
-        """Messages for the members of all these groups, packed as `groups.pack` does. Whoever sends need not
-        be one. `notice`: tell the receivers when they have become safe."""
+    def _multicast(self, command: Multicast) -> None:
+        process, groups, batch = command.process, command.groups, command.batch
         local = self._local(process)
         self._check_stays()
         count = self._check_messages(groups, batch)
@@ -312,27 +274,18 @@ class GroupLayer(Order):
             (process, False),
             names=pack_names(groups),
             content=batch,
-            service=service,
-            flags=NOTICE * notice,
+            service=command.service,
+            flags=NOTICE * command.notice,
             number=number,
             count=count,
         )
         self._lanes.add(unit)
         if self._trace.on:
-            self._out.append(self._trace.sent(process, number, count, groups, batch, service))
-        return self._through(now_us, ())
+            self._io.effects.append(self._trace.sent(process, number, count, groups, batch, command.service))
 
-    def give_state(
-        self,
-        now_us: int,
-        process: int,
-        group: str,
-        joiner: ProcessId,
-        place: Place,
-        content: Payload,
-        last: bool,
-    ) -> list[Effect]:
-        """A piece of the state that `StateAsked` asked for. Dropped if someone else gives it by now."""
+    def _give_state(self, command: GiveState) -> None:
+        process, group, joiner, place = command.process, command.group, command.joiner, command.place
+        content, last = command.content, command.last
         self._local(process)
         self._check_stays()
         if len(content) > STATE_CHUNK_BYTES_MAX:
@@ -344,12 +297,11 @@ class GroupLayer(Order):
         names = pack_names((group,))
         unit = Unit(RunKind.STATE, (process, True), names=names, content=whole, flags=LAST * last)
         if not self._membership.expects(donor, group, joiner, place):
-            self._out.append(Taken(process, unit.weight))
+            self._scope.tell(Taken(process, unit.weight))
         else:
             self._lanes.add(unit)
             if self._trace.on:
-                self._out += self._trace.given(process, group, joiner, place, content, last)
-        return self._through(now_us, ())
+                self._io.effects += self._trace.given(process, group, joiner, place, content, last)
 
     # What processes may ask for
 
@@ -393,33 +345,17 @@ class GroupLayer(Order):
                 f"group name {group[:40]!r} has {size} bytes: give 1 to {limit} (group_name_bytes_max)"
             )
 
-    # Going through
+    # Sending
 
-    def _through(self, now_us: int, effects: Sequence[Effect]) -> list[Effect]:
-        """The order's effects, each followed by what it means for processes; and what can be sent now."""
-        self._take_up(effects)
-        self._pump(now_us)
+    def settle(self) -> None:
+        """Sends what can be sent now that all layers are done with the input."""
+        if self._lanes:
+            self._pump()
         if self._leaving and not self._closed and not self._unsent():
             self._closed = True
-            self._take_up(self.order.leave(now_us))
-        out, self._out = self._out, []
-        return out
+            self.order.leave()
 
-    def _take_up(self, effects: Sequence[Effect]) -> None:
-        out = self._out
-        for effect in effects:
-            out.append(effect)
-            if type(effect) is Deliver:
-                if is_grouped(effect.payload):
-                    self._delivered(effect)
-            elif type(effect) is InstallConfiguration:
-                self._installed(effect)
-            elif type(effect) is SafeUpTo:
-                self._became_safe(effect)
-            elif type(effect) is Stopped:
-                self._stopped()
-
-    def _pump(self, now_us: int) -> None:
+    def _pump(self) -> None:
         """Hands packets to the order, as many as its next visits can take: only the table while it is being
         exchanged, nothing while there is nobody to exchange it with."""
         membership = self._membership
@@ -435,17 +371,19 @@ class GroupLayer(Order):
             if packed is None:
                 return
             self._in_flight.append(packed.units)
-            effects = order.submit(now_us, packed.body, packed.service)
-            assert not any(type(effect) is PushBack for effect in effects), "there was room"
             for unit in packed.finished:
                 if not unit.taken and unit.lane is not TABLE_LANE:
                     unit.taken = True
-                    self._out.append(Taken(unit.lane[0], unit.weight))
-            self._take_up(effects)
+                    self._scope.tell(Taken(unit.lane[0], unit.weight))
+            taken = order.submit(packed.body, packed.service)
+            assert taken, "there was room"
 
     # What the order brings
 
-    def _delivered(self, packet: Deliver) -> None:
+    def deliver(self, packet: Deliver) -> None:
+        if not is_grouped(packet.payload):
+            self._scope.tell(packet)
+            return
         own = packet.origin == self._me and packet.message.incarnation == self.incarnation
         units = self._in_flight.popleft() if own else ()
         try:
@@ -503,7 +441,7 @@ class GroupLayer(Order):
             if self._is_safe(place):
                 self._tell(numbers, notice)
             else:
-                self._notices.append((place.key.ring_id, place.key.seq, numbers, notice))
+                self._notices.append((place.key, numbers, notice))
 
     def _take_parts(self, packet: Deliver) -> None:
         places = Places(packet.key)
@@ -518,10 +456,10 @@ class GroupLayer(Order):
             if self._membership.add_part(places, sender.processor, sender.incarnation, part):
                 self._begin_epoch()
 
-    def _installed(self, effect: InstallConfiguration) -> None:
+    def install(self, installed: InstallConfiguration) -> None:
         if self._membership.exchanging is not None:
             self._note(self._trace.branch("exchange abandoned"))
-        part = self._membership.install(effect.configuration, effect.key)
+        part = self._membership.install(installed.configuration, installed.key)
         self._tell_all_safe()
         if part is not None:
             self._note(self._trace.branch("exchange begins"))
@@ -538,7 +476,10 @@ class GroupLayer(Order):
             self._note(self._trace.branch("message begun again"))
         self._lanes.send_again(came_back)
 
-    def _stopped(self) -> None:
+    def ready(self) -> None:
+        self._scope.tell(Ready())
+
+    def stopped(self) -> None:
         self._closed = True
         if self.unsent_messages:
             self._note(self._trace.branch("left with messages unsent"))
@@ -548,19 +489,18 @@ class GroupLayer(Order):
     def _is_safe(self, place: Place) -> bool:
         """In a transitional configuration all who are left had everything before it began. And what waited to
         be delivered until it was safe, or behind something that did, has had its news before."""
-        ring_id, seq = self._safe
-        return self._membership.transitional or (place.key.ring_id == ring_id and place.key.seq <= seq)
+        return self._membership.transitional or place.key <= self._safe_key
 
-    def _became_safe(self, effect: SafeUpTo) -> None:
-        self._safe = effect
+    def safe(self, up_to: SafeUpTo) -> None:
+        self._safe_key = up_to.key
         notices = self._notices
-        while notices and notices[0][0] == effect.ring_id and notices[0][1] <= effect.seq:
-            self._tell_safe(*notices.popleft()[2:])
+        while notices and notices[0][0] <= up_to.key:
+            self._tell_safe(*notices.popleft()[1:])
 
     def _tell_all_safe(self) -> None:
         """In a transitional configuration everyone has what was delivered before it: safe among those."""
         while self._notices:
-            self._tell_safe(*self._notices.popleft()[2:])
+            self._tell_safe(*self._notices.popleft()[1:])
 
     def _tell_safe(self, numbers: tuple[int, ...], notice: BecameSafe) -> None:
         here = tuple(number for number in numbers if number in self._processes)
@@ -570,18 +510,18 @@ class GroupLayer(Order):
     # Outputs
 
     def _tell(self, numbers: tuple[int, ...], event: GroupEvent) -> None:
-        self._out.append(ToProcesses(numbers, event))
+        self._scope.tell(ToProcesses(numbers, event))
         if self._trace.on:
-            self._out += self._trace.told(numbers, event)
+            self._io.effects += self._trace.told(numbers, event)
 
     def _note(self, row: Trace) -> None:
         if self._trace.on:
-            self._out.append(row)
+            self._io.effects.append(row)
 
     def _drop(self, error: CodecError) -> None:
         self.dropped[error.reason] += 1
         if self._trace.drops:
-            self._out.append(Trace("drop", {"layer": "groups", "detail": error.reason}))
+            self._scope.trace("drop", {"layer": "groups", "detail": error.reason})
 
 
 def _group_of(run: Run) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TypeVar
 from zlib import crc32
 
-from totempole.effects import Trace
+from totempole.core.effects import Trace
 from totempole.groups.events import (
     BecameSafe,
     GroupEvent,

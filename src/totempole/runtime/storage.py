@@ -17,7 +17,7 @@ The rules when something is wrong:
   tables was damaged, and does not pass for a first start.
 
 Two things cannot be seen here. A directory that was brought back from a backup looks like any other; other
-nodes notice, if they remember the processor (`effects.FormerLife`). And damage to the write-ahead log that a
+nodes notice, if they remember the processor (`FormerLife`). And damage to the write-ahead log that a
 crash left behind looks like a write that the crash cut off: the values are those of an earlier write.
 """
 
@@ -32,12 +32,14 @@ import threading
 import time
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import NoReturn, Self
+from typing import Any, NoReturn, Self
 
+from totempole.core.effects import Records
+from totempole.core.records import record_text, record_value
 from totempole.errors import StorageError, StorageFullError
 from totempole.srp.stable import EPOCH_S, SECONDS_MAX, first_numbers
 from totempole.wire.layout import INCARNATION_MAX, NUMBER_MAX
@@ -69,7 +71,7 @@ class Storage:
     """For one thread at a time. `values` is what has been stored; change it by `write` only."""
 
     def __init__(
-        self, path: Path, database: sqlite3.Connection, lock: int, values: dict[str, int], *, lost: bool
+        self, path: Path, database: sqlite3.Connection, lock: int, values: dict[str, Any], *, lost: bool
     ) -> None:
         """Use `Storage.open`."""
         self.path = path
@@ -126,7 +128,7 @@ class Storage:
         if not {*self.values, "future_ring_seq"} >= NUMBERS:
             self.write(_first_numbers(now_s) | self.values)
 
-    def write(self, values: Mapping[str, int]) -> None:
+    def write(self, values: Records) -> None:
         """One transaction, durable on return. After a StorageError the storage takes no more writes."""
         if self._closed:
             raise StorageError(f"{self.path}: the storage is closed")
@@ -168,7 +170,7 @@ def _first_numbers(now_s: float) -> dict[str, int]:
     return first_numbers(seconds)
 
 
-def _check_numbers(path: Path, values: Mapping[str, int]) -> None:
+def _check_numbers(path: Path, values: Records) -> None:
     """What a life has left must be whole: a number that is guessed may have been used."""
     if "future_ring_seq" in values and not set(values) >= NUMBERS:
         raise _damaged(path, f"{', '.join(sorted(NUMBERS - set(values)))} is missing")
@@ -221,7 +223,7 @@ def _take_lock(directory: Path) -> int:
 # The database
 
 
-def _create(path: Path, processor: int, cluster_id: int, values: Mapping[str, int]) -> None:
+def _create(path: Path, processor: int, cluster_id: int, values: Records) -> None:
     wal = path.with_name(f"{path.name}-wal")
     if wal.exists():
         raise StorageError(
@@ -271,7 +273,7 @@ def _connect(path: Path) -> sqlite3.Connection:
     return database
 
 
-def _load(path: Path, database: sqlite3.Connection, processor: int, cluster_id: int) -> dict[str, int]:
+def _load(path: Path, database: sqlite3.Connection, processor: int, cluster_id: int) -> dict[str, Any]:
     (mode,) = database.execute("PRAGMA journal_mode=WAL").fetchone()
     if mode != "wal":
         raise StorageError(f"{path}: SQLite gives journal mode {mode!r}, not WAL: use another file system")
@@ -282,7 +284,7 @@ def _load(path: Path, database: sqlite3.Connection, processor: int, cluster_id: 
         checksum = _check_identity(path, database, processor, cluster_id)
         stored = database.execute("SELECT name, value FROM kv").fetchall()
     try:
-        values = {str(name): int(value) for name, value in stored}
+        values = {str(name): record_value(value) for name, value in stored}
     except ValueError as error:
         raise _damaged(path, str(error)) from None
     if _checksum(values) != checksum:
@@ -309,14 +311,14 @@ def _check_identity(path: Path, database: sqlite3.Connection, processor: int, cl
     return int(checksum)
 
 
-def _put(database: sqlite3.Connection, values: Mapping[str, int], all_values: Mapping[str, int]) -> None:
-    rows = [(name, str(int(value))) for name, value in values.items()]
+def _put(database: sqlite3.Connection, values: Records, all_values: Records) -> None:
+    rows = [(name, record_text(value)) for name, value in values.items()]
     database.executemany("INSERT OR REPLACE INTO kv VALUES (?, ?)", rows)
     database.execute("UPDATE identity SET checksum = ?", (_checksum(all_values),))
 
 
-def _checksum(values: Mapping[str, int]) -> int:
-    plain = {name: int(value) for name, value in values.items()}
+def _checksum(values: Records) -> int:
+    plain = {name: value.hex() if isinstance(value, bytes) else int(value) for name, value in values.items()}
     return zlib.crc32(json.dumps(plain, sort_keys=True).encode())
 
 
@@ -408,7 +410,7 @@ class StorageWriter:
         self._storage = storage
         self._done = done
         self._failed = failed
-        self._queue: deque[tuple[int, Mapping[str, int]]] = deque()
+        self._queue: deque[tuple[int, Records]] = deque()
         self._outstanding = 0
         self._closing = False
         self._failure: StorageError | None = None
@@ -417,7 +419,7 @@ class StorageWriter:
         self._thread = threading.Thread(target=self._run, name="totempole-storage", daemon=True)
         self._thread.start()
 
-    def submit(self, ticket: int, values: Mapping[str, int]) -> None:
+    def submit(self, ticket: int, values: Records) -> None:
         """Never waits. At WRITES_MAX it raises: the disk stands still, or the caller asks too much."""
         with self._changed:
             if self._failure is not None:
@@ -456,7 +458,7 @@ class StorageWriter:
             self._queue.clear()
         self._failed(error)
 
-    def _next_batch(self) -> list[tuple[int, Mapping[str, int]]]:
+    def _next_batch(self) -> list[tuple[int, Records]]:
         """All that is queued; nothing once the writer is closed and has written all."""
         with self._changed:
             self._changed.wait_for(lambda: self._queue or self._closing)
@@ -464,7 +466,7 @@ class StorageWriter:
             self._queue.clear()
             return batch
 
-    def _write(self, batch: list[tuple[int, Mapping[str, int]]]) -> None:
+    def _write(self, batch: list[tuple[int, Records]]) -> None:
         merged: dict[str, int] = {}
         for _, values in batch:
             merged.update(values)

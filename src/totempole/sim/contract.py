@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
+from totempole.core.effects import Effect
+from totempole.core.inputs import Input
 from totempole.errors import TotemError
-from totempole.order import Order
 from totempole.srp.config import RingConfig
 from totempole.types import ProcessorId
 
@@ -15,21 +16,20 @@ class SimulationError(TotemError):
     """A protocol object raised: the text names the run's seed, the processor, the time and the input."""
 
 
-class SansIo(Order, Protocol):
+class SansIo(Protocol):
     """A protocol object: no I/O, inputs with the time, lists of effects out."""
 
     @property
     def incarnation(self) -> int: ...
 
+    def token_first(self, network: int = 0) -> bool: ...
 
-@runtime_checkable
-class RemembersLives(Protocol):
-    """The ring's endpoint, true or broken."""
-
-    def life_of(self, processor: ProcessorId) -> int: ...
+    def feed(self, now_us: int, given: Input) -> list[Effect]: ...
 
 
-class EndpointFactory(Protocol):
+class StackFactory(Protocol):
+    """Makes what a simulated processor runs, for each of its lives."""
+
     def __call__(
         self, me: ProcessorId, config: RingConfig, stable: Mapping[str, int], trace_kinds: frozenset[str], /
     ) -> SansIo: ...

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from totempole.effects import Deliver, Effect
+from totempole.core.order import Deliver
 from totempole.sim.host import Host
 from totempole.sim.world import World
 
@@ -21,8 +21,8 @@ class DiscardLimit:
             assert host.listener is None, "processes listen here: a discard limit is for rings without groups"
             host.listener = self._listen
 
-    def _listen(self, host: Host, effect: Effect) -> None:
-        if type(effect) is Deliver and host.delivered == self.messages:
+    def _listen(self, host: Host, event: object) -> None:
+        if type(event) is Deliver and host.delivered == self.messages:
             # Not now: the processor is in the middle of an input.
             self.world.scheduler.at(self.world.now_us, self._halt, host)
 

@@ -22,6 +22,8 @@ from enum import StrEnum
 from random import Random
 from typing import Any
 
+from totempole.core.effects import Records
+from totempole.core.records import record_text, record_value
 from totempole.sim.clock import Scheduler
 from totempole.sim.conditions import DiskSpeed, Range
 from totempole.srp.stable import first_numbers
@@ -58,21 +60,23 @@ class Fate(StrEnum):
     LOST = "lost"
 
 
-def encode_record(values: Mapping[str, int]) -> bytes:
-    body = json.dumps(dict(values), sort_keys=True, separators=(",", ":")).encode()
+def encode_record(values: Records) -> bytes:
+    plain = {name: record_text(each) if isinstance(each, bytes) else each for name, each in values.items()}
+    body = json.dumps(plain, sort_keys=True, separators=(",", ":")).encode()
     return HEADER.pack(len(body), zlib.crc32(body)) + body
 
 
-def read_log(log: bytes) -> tuple[dict[str, int], int]:
+def read_log(log: bytes) -> tuple[dict[str, Any], int]:
     """The values of all good records, the later over the earlier, and where the last good one ends."""
-    values: dict[str, int] = {}
+    values: dict[str, Any] = {}
     end = 0
     while end + HEADER.size <= len(log):
         length, checksum = HEADER.unpack_from(log, end)
         body = log[end + HEADER.size : end + HEADER.size + length]
         if len(body) < length or zlib.crc32(body) != checksum:
             break
-        values.update(json.loads(body))
+        for name, each in json.loads(body).items():
+            values[name] = record_value(each) if isinstance(each, str) else each
         end += HEADER.size + length
     return values, end
 
@@ -124,7 +128,7 @@ class Disk:
     def writes_under_way(self) -> int:
         return len(self._under_way)
 
-    def write(self, values: Mapping[str, int], done: Callable[..., object], *args: Any) -> None:
+    def write(self, values: Records, done: Callable[..., object], *args: Any) -> None:
         """Append a record; `done(*args)` runs at the instant it is durable. Writes complete in order."""
         write = Write(encode_record(values), done, args)
         self._under_way.append(write)
@@ -198,7 +202,7 @@ class Disk:
         self._free_us = 0
 
     @property
-    def latest(self) -> dict[str, int]:
+    def latest(self) -> dict[str, Any]:
         """What its process has written, whether it is durable yet or not."""
         under_way = b"".join([write.record for write in self._under_way])
         return read_log(bytes(self.log) + under_way)[0]
@@ -210,7 +214,7 @@ class Disk:
         self.torn_writes += 1
         self.log += record[: self._random.randint(1, len(record) - 1)]
 
-    def recover(self) -> dict[str, int]:
+    def recover(self) -> dict[str, Any]:
         """What a restart finds: the good records. A torn tail is cut off, or it would hide what follows."""
         if self._stuck:
             self._stuck = False
@@ -223,7 +227,7 @@ class Disk:
         self._damage.clear()
         return values
 
-    def _damaged(self, values: dict[str, int], damage: Damage) -> dict[str, int]:
+    def _damaged(self, values: dict[str, Any], damage: Damage) -> dict[str, Any]:
         if damage.records:
             del self.log[_end_without(bytes(self.log), damage.records) :]
             return read_log(bytes(self.log))[0]

@@ -11,38 +11,38 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Any
+from typing import cast
 
-from totempole.effects import (
+from totempole.core.effects import (
+    Alarm,
     CancelTimer,
     Channel,
-    Deliver,
     Effect,
-    Heard,
-    Impostor,
-    InstallConfiguration,
-    Persist,
-    PushBack,
-    Ready,
+    Reachable,
+    Send,
     SetTimer,
     Stopped,
-    Taken,
-    ToProcesses,
-    Transmit,
+    Tell,
+    Write,
 )
+from totempole.core.inputs import Arrived, Command, Expired, Input, Narrowed, Start, Written
+from totempole.core.order import Deliver, InstallConfiguration, Leave, PushBack, Ready, Submit
+from totempole.groups.events import Taken, ToProcesses
 from totempole.identity import Answer, Identity
 from totempole.learned_addresses import LearnedAddresses
 from totempole.sim.clock import Scheduler
 from totempole.sim.conditions import Buffers, Costs
-from totempole.sim.contract import EndpointFactory, SansIo, SimulationError
+from totempole.sim.contract import SansIo, SimulationError, StackFactory
 from totempole.sim.disk import Disk, Fate
 from totempole.sim.drift import LocalClock
 from totempole.sim.inbox import Inbox
 from totempole.sim.medium import Medium
 from totempole.sim.replay import Recording
 from totempole.sim.timers import Timers
+from totempole.srp.alarms import Impostor
 from totempole.srp.config import RingConfig
 from totempole.srp.states import State
+from totempole.stack import GROUPS, ProcessorStack
 from totempole.trace.recorder import Recorder
 from totempole.types import Configuration, ProcessorId, Service
 
@@ -68,7 +68,7 @@ class Surroundings:
     seed: int | str
     scheduler: Scheduler
     medium: Medium
-    endpoint: EndpointFactory
+    stack: StackFactory
     costs: Costs
     buffers: Buffers
     trace_kinds: frozenset[str]
@@ -84,13 +84,12 @@ class Host:
         "_counters",
         "_crash_after",
         "_data",
-        "_endpoint",
         "_identity",
         "_medium",
         "_owed_ns",
         "_reads",
         "_scheduler",
-        "_source",
+        "_stack",
         "_started_us",
         "_tasks",
         "_timers",
@@ -135,8 +134,6 @@ class Host:
         self.addresses: LearnedAddresses[int] = LearnedAddresses()
         """What it has learned in this life of its process."""
         self._where = self.addresses.known
-        self._source = me
-        """The address that the datagrams at hand came from."""
         self.config = config
         self.recorder = recorder
         self.disk = disk
@@ -151,8 +148,8 @@ class Host:
         self.delivered_own = 0
         self.configurations: list[Configuration] = []
         self.recordings: list[Recording] = []
-        self.listener: Callable[[Host, Effect], None] | None = None
-        """Told of each Deliver, InstallConfiguration and event for processes. It must not submit, but may
+        self.listener: Callable[[Host, object], None] | None = None
+        """Told of each delivery, configuration and event for processes. It must not submit, but may
         schedule that."""
         self.ready_listeners: list[Callable[[], None]] = []
         self.report_cut: Callable[[int], None] = lambda _after: None
@@ -171,10 +168,10 @@ class Host:
         self._medium = around.medium
         self._costs = around.costs
         self._counters: Counter[str] = around.medium.counters
-        self._endpoint: SansIo | None = None
+        self._stack: SansIo | None = None
         self._data = Inbox(around.buffers.data_bytes, around.buffers.data_datagrams)
         self._token = Inbox(around.buffers.token_bytes, around.buffers.token_datagrams)
-        self._tasks: deque[tuple[str, tuple[Any, ...]]] = deque()
+        self._tasks: deque[Input] = deque()
         self._timers = Timers(around.scheduler, self._on_timer)
         self._wake_pending = False
         self._applying = False
@@ -185,12 +182,12 @@ class Host:
 
     @property
     def alive(self) -> bool:
-        return self._endpoint is not None
+        return self._stack is not None
 
     @property
-    def endpoint(self) -> SansIo | None:
+    def stack(self) -> SansIo | None:
         """The protocol object, for tests and monitors to look at; None while the processor is down."""
-        return self._endpoint
+        return self._stack
 
     @property
     def regular_configuration(self) -> Configuration | None:
@@ -207,7 +204,7 @@ class Host:
 
         A real node listens before it speaks, so that whoever has its number is heard: `listen_us`.
         """
-        assert self._endpoint is None, f"processor {self.me} is up already"
+        assert self._stack is None, f"processor {self.me} is up already"
         self.addresses = LearnedAddresses()
         self._where = self.addresses.known
         self._identity = Identity(PROBATION_US)
@@ -224,20 +221,20 @@ class Host:
         self.retiring = False
         self.paused = False
         self.busy_until_us = self._scheduler.now_us
-        self._endpoint = around.endpoint(self.me, self.config, stable, around.trace_kinds)
-        self.recorder.incarnation = self._endpoint.incarnation
+        self._stack = around.stack(self.me, self.config, stable, around.trace_kinds)
+        self.recorder.incarnation = self._stack.incarnation
         self.recorder.record(self._scheduler.now_us, "restart")
         if around.record_inputs:
             self.recordings.append(Recording(self.me, self.config, stable, around.trace_kinds))
 
     def _speak(self, life: int) -> None:
         if life == self.life:
-            self._feed("start")
+            self._feed(Start())
             self._scheduler.at(self._scheduler.now_us, self._announce_ready, self.life)
 
     def crash(self, fate: Fate | None = None) -> None:
         """Memory, timers and buffers are gone; the disk keeps what it had (disk.Fate)."""
-        assert self._endpoint is not None, f"processor {self.me} is down already"
+        assert self._stack is not None, f"processor {self.me} is down already"
         self._end_life()
         self.disk.crash(fate)
         self.recorder.record(self._scheduler.now_us, "crash")
@@ -252,56 +249,58 @@ class Host:
 
     def resume(self) -> None:
         self.paused = False
-        if self._endpoint is not None:
+        if self._stack is not None:
             self._wake_later()
             self._scheduler.at(self._scheduler.now_us, self._announce_ready, self.life)
 
     def submit(self, payload: bytes, service: Service) -> bool:
         """Hand a message over. False when the processor is down or frozen, or pushes back; try on ready."""
         assert not self._applying, "submit from an event of its own, not from a listener"
-        if self._endpoint is None or self.paused:
+        if self._stack is None or self.paused:
             return False
         # Taken at once even when the CPU is busy, so that the caller knows; its cost is added.
-        return not any(type(effect) is PushBack for effect in self._feed("submit", payload, service))
+        effects = self._feed(Submit(payload, service))
+        return not any(type(effect) is Tell and type(effect.event) is PushBack for effect in effects)
 
-    def ask(self, method: str, *arguments: Any) -> bool:
+    def ask(self, command: Command) -> bool:
         """What a process asks of the group layer. False when the processor is down or frozen."""
         assert not self._applying, "ask from an event of its own, not from a listener"
-        if self._endpoint is None or self.paused:
+        if self._stack is None or self.paused:
             return False
-        self._feed(method, *arguments)
+        self._feed(command)
         return True
 
     def leave(self) -> None:
         """Ask the protocol to leave the ring; it says Stopped when it has."""
-        if self._endpoint is not None:
-            self._tasks.append(("leave", ()))
+        if self._stack is not None:
+            self._tasks.append(Leave())
             self._run_or_wake()
 
     def retire(self) -> None:
         """As a daemon that is told to end: what it took from programs goes first, for leave_us at most."""
-        if self._endpoint is not None and not self.retiring:
+        if self._stack is not None and not self.retiring:
             self.retiring = True
             self._retire(self.life, self._scheduler.now_us + self.config.leave_us)
 
     def _retire(self, life: int, until_us: int) -> None:
-        if life != self.life or self._endpoint is None:
+        if life != self.life or self._stack is None:
             return
-        waits = getattr(self._endpoint, "waiting_bytes", 0)
+        groups = cast(ProcessorStack, self._stack).groups
+        waits = groups.waiting_bytes if groups is not None else 0
         if waits and self._scheduler.now_us < until_us:
             self._scheduler.at(self._scheduler.now_us + RETIRE_POLL_US, self._retire, life, until_us)
         else:
             self.leave()
 
-    def adjust(self, method: str, value: object) -> None:
-        """`rekey` and `limit_segments`: what the runtime tells a protocol that runs."""
-        if self._endpoint is not None:
-            self._tasks.append((method, (value,)))
+    def adjust(self, given: Narrowed | Command) -> None:
+        """What the runtime tells a protocol that runs."""
+        if self._stack is not None:
+            self._tasks.append(given)
             self._run_or_wake()
 
     def _end_life(self) -> None:
         self.life += 1
-        self._endpoint = None
+        self._stack = None
         self._data.clear()
         self._token.clear()
         self._tasks.clear()
@@ -312,11 +311,10 @@ class Host:
     # Others with its number
 
     def _on_impostor(self, other: int) -> None:
-        assert self._endpoint is not None
-        now_us, own = self._scheduler.now_us, self._endpoint.incarnation
-        ring = getattr(self._endpoint, "order", self._endpoint)
+        assert self._stack is not None
+        now_us, own = self._scheduler.now_us, self._stack.incarnation
         # By value: a broken protocol has states of its own.
-        has_spoken = getattr(ring, "state", None) != State.STARTING
+        has_spoken = cast(ProcessorStack, self._stack).ring.state != State.STARTING
         match self._identity.meet(other, own, now_us, now_us - self._started_us, has_spoken):
             case Answer.GIVE_WAY:
                 # Not in the midst of effects, which are those of the life that ends.
@@ -353,7 +351,7 @@ class Host:
 
     def arrive(self, channel: Channel, datagrams: Sequence[bytes], size: int, source: int = 0) -> None:
         """The medium hands over one read's worth of datagrams, from one address."""
-        if self._endpoint is None:
+        if self._stack is None:
             self._counters["unheard"] += len(datagrams)
         elif self._wake_pending or self.paused or self._scheduler.now_us < self.busy_until_us:
             self._buffer(channel, datagrams, size, source)
@@ -372,8 +370,8 @@ class Host:
             detail = f"overflow {channel.name.lower()}"
             self.recorder.record(self._scheduler.now_us, "drop", count=count, detail=detail)
 
-    def _loop_back(self, life: int, transmit: Transmit) -> None:
-        if life != self.life or self._endpoint is None:
+    def _loop_back(self, life: int, transmit: Send) -> None:
+        if life != self.life or self._stack is None:
             return
         inbox = self._token if transmit.channel else self._data
         inbox.force(transmit.datagrams, sum([len(burst.data) for burst in transmit.bursts]), self.address)
@@ -384,7 +382,7 @@ class Host:
 
     def _on_durable(self, life: int, ticket: int) -> None:
         if life == self.life:
-            self._tasks.append(("persisted", (ticket,)))
+            self._tasks.append(Written(ticket))
             self._run_or_wake()
 
     def _on_timer(self) -> None:
@@ -425,11 +423,10 @@ class Host:
         """Completed writes, then what has arrived, then timers; a timer waits for DRAIN_MAX reads at most."""
         data, token, due = self._data, self._token, self._timers.due
         if self._tasks:
-            method, arguments = self._tasks.popleft()
-            self._feed(method, *arguments)
+            self._feed(self._tasks.popleft())
         elif due and (self._reads >= DRAIN_MAX or not (data or token)):
-            self._feed("expire", self._timers.take_due())
-        elif data and not (token and self._endpoint is not None and self._endpoint.token_first):
+            self._feed(Expired(self._timers.take_due()))
+        elif data and not (token and self._stack is not None and self._stack.token_first()):
             self._reads += 1
             self._receive(Channel.DATA, *data.take())
         elif token:
@@ -437,18 +434,17 @@ class Host:
             self._receive(Channel.TOKEN, *token.take())
 
     def _receive(self, channel: Channel, datagrams: Sequence[bytes], size: int, source: int) -> None:
-        endpoint, costs = self._endpoint, self._costs
-        self._source = source
-        assert endpoint is not None
+        stack, costs = self._stack, self._costs
+        assert stack is not None
         now_us = self._scheduler.now_us
         local_us = self.clock.local(now_us)
-        method, arguments = _as_read(datagrams)
+        given = Arrived(0, channel, *_as_read(datagrams), source)
         try:
-            effects: list[Effect] = getattr(endpoint, method)(local_us, *arguments)
+            effects = stack.feed(local_us, given)
         except Exception as error:
-            raise self._failure(method, local_us, arguments, error) from error
+            raise self._failure(given, local_us, error) from error
         if self.recordings:
-            self._record(method, local_us, arguments, effects)
+            self._record(given, local_us, effects)
         count = len(datagrams)
         self.packet_events += count
         cost_ns = costs.event_ns + costs.datagram_ns * count + costs.received_byte_ns * size
@@ -456,31 +452,29 @@ class Host:
             cost_ns += costs.token_ns
         self._apply(now_us, effects, cost_ns)
 
-    def _feed(self, method: str, *arguments: Any) -> list[Effect]:
+    def _feed(self, given: Input) -> list[Effect]:
         """Any input but a packet."""
+        assert self._stack is not None
         now_us = self._scheduler.now_us
         local_us = self.clock.local(now_us)
         try:
-            effects: list[Effect] = getattr(self._endpoint, method)(local_us, *arguments)
+            effects = self._stack.feed(local_us, given)
         except Exception as error:
-            raise self._failure(method, local_us, arguments, error) from error
+            raise self._failure(given, local_us, error) from error
         if self.recordings:
-            self._record(method, local_us, arguments, effects)
+            self._record(given, local_us, effects)
         self._apply(now_us, effects, self._costs.event_ns)
         return effects
 
-    def _record(self, method: str, local_us: int, arguments: tuple[Any, ...], effects: list[Effect]) -> None:
+    def _record(self, given: Input, local_us: int, effects: list[Effect]) -> None:
         recording = self.recordings[-1]
-        recording.inputs.append((method, local_us, arguments))
+        recording.inputs.append((local_us, given))
         recording.effects.append(list(effects))
 
-    def _failure(
-        self, method: str, local_us: int, arguments: tuple[Any, ...], error: Exception
-    ) -> SimulationError:
-        shown = ", ".join(_brief(argument) for argument in arguments)
+    def _failure(self, given: Input, local_us: int, error: Exception) -> SimulationError:
         return SimulationError(
             f"seed {self._around.seed}: processor {self.me} at {self._scheduler.now_us} us "
-            f"(own clock {local_us} us), {method}({shown}): {type(error).__name__}: {error}"
+            f"(own clock {local_us} us), {_brief(given)}: {type(error).__name__}: {error}"
         )
 
     # Outputs
@@ -497,7 +491,7 @@ class Host:
             self.recorder.effects(now_us, effects)
             self._applying = True
             for effect in effects:
-                if type(effect) is Transmit:
+                if type(effect) is Send:
                     spent_ns += self._cost_of_sending(effect) * slow
                     self._send(effect, start_us + int(spent_ns) // 1000)
                 elif type(effect) is SetTimer:
@@ -515,16 +509,16 @@ class Host:
         self._carry_ns = total_ns % 1000
 
     def _crash_here(self) -> None:
-        if self._endpoint is not None and self._crash_after is not None:
+        if self._stack is not None and self._crash_after is not None:
             self.report_cut(self._crash_after)
             self.crash()
 
-    def _cost_of_sending(self, transmit: Transmit) -> float:
+    def _cost_of_sending(self, transmit: Send) -> float:
         bursts, costs = transmit.bursts, self._costs
         size = len(bursts[0].data) if len(bursts) == 1 else sum([len(burst.data) for burst in bursts])
         return costs.sent_packet_ns + costs.sent_byte_ns * size
 
-    def _send(self, transmit: Transmit, depart_us: int) -> None:
+    def _send(self, transmit: Send, depart_us: int) -> None:
         to = transmit.to
         if to is None:
             self._medium.send(self.address, transmit, depart_us)
@@ -540,59 +534,60 @@ class Host:
                 self._medium.send(self.address, transmit._replace(to=where), depart_us)
 
     def _apply_rarer(self, effect: Effect) -> None:
-        if type(effect) is Deliver:
-            self.delivered += 1
-            self.delivered_own += effect.origin == self.me
-            self._owed_ns += self._costs.delivered_ns + self._costs.delivered_byte_ns * len(effect.payload)
-            if self.listener:
-                self.listener(self, effect)
+        if type(effect) is Tell:
+            self._told(effect)
         elif type(effect) is CancelTimer:
             self._timers.cancel(effect.timer)
-        elif type(effect) is ToProcesses or type(effect) is Taken:
-            if self.listener:
-                self.listener(self, effect)
-        elif type(effect) is InstallConfiguration:
-            self.configurations.append(effect.configuration)
-            if self.listener:
-                self.listener(self, effect)
-        elif type(effect) is Persist:
-            self.disk.write(effect.values, self._on_durable, self.life, effect.ticket)
-        elif type(effect) is Heard:
-            self.addresses.learn(effect.processor, self._source, effect.just_now, self._scheduler.now_us)
-        elif type(effect) is Impostor:
-            if self.heeds_impostors:
-                self._on_impostor(effect.incarnation)
-        elif type(effect) is Ready:
-            self._scheduler.at(self._scheduler.now_us, self._announce_ready, self.life)
+        elif type(effect) is Write:
+            self.disk.write(effect.records, self._on_durable, self.life, effect.ticket)
+        elif type(effect) is Reachable:
+            self.addresses.learn(effect.processor, effect.source, effect.just_now, self._scheduler.now_us)
+        elif type(effect) is Alarm:
+            if self.heeds_impostors and type(effect.alarm) is Impostor:
+                self._on_impostor(effect.alarm.incarnation)
         elif type(effect) is Stopped:
             self._end_life()
             self.recorder.record(self._scheduler.now_us, "leave")
 
-
-OUTWARD = (Transmit, SetTimer, CancelTimer, Persist, ToProcesses, Taken)
-"""Effects that a crash may fall between. What layers say to each other, and the trace, do not count."""
+    def _told(self, tell: Tell) -> None:
+        layer, event = tell
+        if type(event) is Deliver:
+            if layer == GROUPS:
+                return  # it was told of on its way there
+            self.delivered += 1
+            self.delivered_own += event.origin == self.me
+            self._owed_ns += self._costs.delivered_ns + self._costs.delivered_byte_ns * len(event.payload)
+        elif type(event) is InstallConfiguration:
+            self.configurations.append(event.configuration)
+        elif type(event) is Ready:
+            self._scheduler.at(self._scheduler.now_us, self._announce_ready, self.life)
+            return
+        if self.listener:
+            self.listener(self, event)
 
 
 def _first(effects: list[Effect], count: int) -> list[Effect]:
-    """Up to so many outward ones."""
+    """Up to so many that a crash may fall between. What is said inside the processor does not count."""
     for place, effect in enumerate(effects):
-        count -= isinstance(effect, OUTWARD)
+        count -= isinstance(effect, OUTWARD) or (type(effect) is Tell and isinstance(effect.event, GROUPED))
         if count < 0:
             return effects[:place]
     return effects
 
 
-def _as_read(datagrams: Sequence[bytes]) -> tuple[str, tuple[Any, ...]]:
+OUTWARD = (Send, SetTimer, CancelTimer, Write)
+GROUPED = (ToProcesses, Taken)
+
+
+def _as_read(datagrams: Sequence[bytes]) -> tuple[Sequence[bytes], int]:
     """How receive offload would hand these datagrams over: those of one size in one piece."""
     size = len(datagrams[0])
     together = len(datagrams) > 1 and len(datagrams[-1]) <= size
     if together and all(len(datagram) == size for datagram in datagrams[:-1]):
-        return "receive_burst", (b"".join(datagrams), size)
-    return "receive", (datagrams,)
+        return (b"".join(datagrams),), size
+    return datagrams, 0
 
 
-def _brief(argument: object) -> str:
-    if isinstance(argument, (tuple, list)):
-        return f"{len(argument)} datagrams"
-    text = repr(argument)
-    return text if len(text) <= 60 else text[:57] + "..."
+def _brief(given: Input) -> str:
+    text = repr(given)
+    return text if len(text) <= 200 else text[:197] + "..."

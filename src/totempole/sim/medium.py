@@ -18,7 +18,7 @@ from functools import partial
 from random import Random
 from typing import Protocol
 
-from totempole.effects import Channel, Transmit
+from totempole.core.effects import Channel, Send
 from totempole.sim.clock import Scheduler
 from totempole.sim.conditions import Condition, Lan, Range
 from totempole.sim.packet_filter import STRAY_FATES, DropRule, StrayRule
@@ -280,7 +280,7 @@ class Medium:
 
     # Carrying
 
-    def send(self, source: int, transmit: Transmit, depart_us: int, network: int = 0) -> None:
+    def send(self, source: int, transmit: Send, depart_us: int, network: int = 0) -> None:
         """Carry a transmission that leaves its sender at `depart_us`, which may lie in the near future.
 
         `source` and `transmit.to` are addresses here.
@@ -292,7 +292,7 @@ class Medium:
         else:
             self._transmit(source, transmit, depart_us, lan)
 
-    def _transmit(self, source: int, transmit: Transmit, depart_us: int, lan: Network) -> None:
+    def _transmit(self, source: int, transmit: Send, depart_us: int, lan: Network) -> None:
         to, channel = transmit.to, transmit.channel
         datagrams = transmit.datagrams
         size = len(datagrams[0]) if len(datagrams) == 1 else sum(map(len, datagrams))
@@ -396,7 +396,7 @@ class Medium:
         self._scheduler.at(at_us, route.arrive, channel, (datagram,), len(datagram), route.source)
 
     def _filtered(
-        self, source: ProcessorId, transmit: Transmit, routes: tuple[Route, ...], depart_us: int
+        self, source: ProcessorId, transmit: Send, routes: tuple[Route, ...], depart_us: int
     ) -> tuple[Route, ...]:
         for rule in self._rules:
             if routes and rule.hits(source, transmit.packet, routes):
@@ -415,7 +415,7 @@ class Medium:
         self,
         rule: StrayRule,
         source: ProcessorId,
-        transmit: Transmit,
+        transmit: Send,
         routes: tuple[Route, ...],
         depart_us: int,
     ) -> None:
@@ -424,9 +424,7 @@ class Medium:
         for target in rule.targets(source, routes):
             self._scheduler.at(at_us, come, rule, source, target, transmit)
 
-    def _come_astray(
-        self, rule: StrayRule, source: ProcessorId, target: ProcessorId, transmit: Transmit
-    ) -> None:
+    def _come_astray(self, rule: StrayRule, source: ProcessorId, target: ProcessorId, transmit: Send) -> None:
         datagrams = transmit.datagrams
         self.counters[STRAY_FATES[rule.fate]] += len(datagrams)
         if self._report:

@@ -10,10 +10,13 @@ from __future__ import annotations
 from collections import Counter, deque
 from functools import partial
 from random import Random
-from typing import Any, cast
+from typing import cast
 
-from totempole.effects import Effect, Taken, ToProcesses
+from totempole.core.inputs import Command
 from totempole.groups import GroupLayer, pack
+from totempole.groups.commands import Connect, Disconnect, GiveState, LeaveGroup
+from totempole.groups.commands import JoinGroup as Join
+from totempole.groups.commands import Multicast as Send
 from totempole.groups.events import (
     BecameSafe,
     GroupEvent,
@@ -22,12 +25,15 @@ from totempole.groups.events import (
     StateAsked,
     StateBegins,
     StateChunk,
+    Taken,
+    ToProcesses,
 )
 from totempole.sim.host import Host
 from totempole.sim.load import payload
 from totempole.sim.replica import Ledger, Mark, Replica, essence, state_of
 from totempole.sim.script import JoinGroup, Multicast, OnProcess, ProcessAction, QuitGroup
 from totempole.sim.world import World
+from totempole.stack import ProcessorStack
 from totempole.types import Place, ProcessId, ProcessorId
 
 INBOX_MAX = 60
@@ -72,21 +78,21 @@ class Programs:
 
     def next_id(self, host: Host) -> ProcessId:
         """Numbers begin again in a new life, unless the last one ended before anyone could hear of it."""
-        assert host.endpoint is not None
-        incarnation = host.endpoint.incarnation
+        assert host.stack is not None
+        incarnation = host.stack.incarnation
         last = self._numbers.get(host.me, (0, 0))
         number = last[1] + 1 if last[0] == incarnation else 1
         self._numbers[host.me] = (incarnation, number)
         return ProcessId(host.me, incarnation, number)
 
-    def _listen(self, host: Host, effect: Effect) -> None:
-        if type(effect) is ToProcesses:
-            for number in effect.processes:
-                self._running[host.me, host.life, number].hear(effect.event)
-        elif type(effect) is Taken:
-            process = self._running.get((host.me, host.life, effect.process))
+    def _listen(self, host: Host, event: object) -> None:
+        if type(event) is ToProcesses:
+            for number in event.processes:
+                self._running[host.me, host.life, number].hear(event.event)
+        elif type(event) is Taken:
+            process = self._running.get((host.me, host.life, event.process))
             if process is not None:
-                process.taken(effect.weight)
+                process.taken(event.weight)
 
     def _ready(self, me: ProcessorId) -> None:
         for process in self.running:
@@ -145,11 +151,11 @@ class Process:
         self._gone = False
         self._stalled = False
         self._inbox: deque[GroupEvent] = deque()
-        self._outgoing: deque[tuple[str, tuple[Any, ...]]] = deque()
+        self._outgoing: deque[Command] = deque()
         self._waking = False
         self._sent = 0
         programs.admit(self)
-        self._ask("connect")
+        self._ask(Connect(self.id.number))
 
     @property
     def alive(self) -> bool:
@@ -171,12 +177,12 @@ class Process:
             self._programs.acts["join"] += 1
             self._joins[group] += 1
             self.replicas[group] = Replica(group, self.id, self._programs.ledger, wants_state)
-            self._ask("join", group, donor, wants_state)
+            self._ask(Join(self.id.number, group, donor, wants_state))
 
     def quit(self, group: str) -> None:
         if self.replicas.pop(group, None) is not None:
             self._programs.acts["quit"] += 1
-            self._ask("leave_group", group)
+            self._ask(LeaveGroup(self.id.number, group))
 
     def multicast(self, action: Multicast) -> None:
         random = self._random
@@ -187,11 +193,11 @@ class Process:
         for size in sizes:
             self._sent += 1
             batch.append(payload(self.id.processor, self.id.number << 32 | self._sent, size))
-        self._ask("multicast", action.groups, pack(batch), action.service, action.notice)
+        self._ask(Send(self.id.number, action.groups, pack(batch), action.service, action.notice))
 
     def disconnect(self) -> None:
         """In good order: after all it has asked for."""
-        self._ask("disconnect")
+        self._ask(Disconnect(self.id.number))
         self._gone = True
 
     def crash(self) -> None:
@@ -210,32 +216,33 @@ class Process:
 
     # Towards its processor
 
-    def _ask(self, method: str, *arguments: Any) -> None:
-        self._outgoing.append((method, arguments))
+    def _ask(self, command: Command) -> None:
+        self._outgoing.append(command)
         self.flush()
 
     def flush(self) -> None:
         while self._outgoing and self.alive and not self.host.paused and not self.host.retiring:
-            method, arguments = self._outgoing[0]
-            if self._layer.leaving and method != "disconnect":
+            command = self._outgoing[0]
+            if self._layer.leaving and type(command) is not Disconnect:
                 self._refused()
                 continue
-            if method == "multicast" and not self._layer.accepts(self.id.number):
+            if type(command) is Send and not self._layer.accepts(self.id.number):
                 self._programs.acts["waited for room"] += 1
                 return
             self._outgoing.popleft()
-            self.host.ask(method, self.id.number, *arguments)
+            self.host.ask(command)
 
     def _refused(self) -> None:
         """Its processor leaves the ring."""
-        method, _ = self._outgoing.popleft()
-        if method == "connect":
+        if type(self._outgoing.popleft()) is Connect:
             self._gone = True
             self._outgoing.clear()
 
     @property
     def _layer(self) -> GroupLayer:
-        return cast(GroupLayer, self.host.endpoint)
+        groups = cast(ProcessorStack, self.host.stack).groups
+        assert groups is not None
+        return groups
 
     def taken(self, weight: int) -> None:
         if self._outgoing:
@@ -257,10 +264,10 @@ class Process:
             self._scheduler.at(self._scheduler.now_us, self._cut_off)
 
     def _cut_off(self) -> None:
-        known = ("connect", ()) not in self._outgoing
+        known = Connect(self.id.number) not in self._outgoing
         self._outgoing.clear()
         if known:
-            self._ask("disconnect")
+            self._ask(Disconnect(self.id.number))
 
     def _wake_later(self) -> None:
         if not self._waking:
@@ -336,7 +343,7 @@ class Process:
         if not self.connected or self.replicas.get(replica.group) is not replica:
             return
         piece = pieces.popleft()
-        self._ask("give_state", replica.group, joiner, place, piece, not pieces)
+        self._ask(GiveState(self.id.number, replica.group, joiner, place, piece, not pieces))
         if pieces:
             later_us = self._scheduler.now_us + self._random.randint(0, pause_us_max)
             self._scheduler.at(later_us, self._give_next, replica, joiner, place, pieces, pause_us_max)

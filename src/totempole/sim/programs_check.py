@@ -7,6 +7,7 @@ from typing import cast
 from totempole.checkers.verdict import Findings, Verdict
 from totempole.groups import GroupLayer
 from totempole.sim.processes import Process, Programs
+from totempole.stack import ProcessorStack
 from totempole.types import ProcessId, ProcessorId
 
 
@@ -38,7 +39,9 @@ def _programs_settled(programs: Programs) -> Verdict:
     expected = {group: tuple(sorted(members)) for group, members in wanted.items()}
     for me, host in sorted(programs.world.hosts.items()):
         if host.alive:
-            _check_layer(me, cast(GroupLayer, host.endpoint), expected, found)
+            layer = cast(ProcessorStack, host.stack).groups
+            assert layer is not None
+            _check_layer(me, layer, expected, found)
     return found.verdict()
 
 
@@ -56,7 +59,7 @@ def _check_process(process: Process, found: Findings) -> None:
 def _check_layer(
     me: ProcessorId, layer: GroupLayer, expected: dict[str, tuple[ProcessId, ...]], found: Findings
 ) -> None:
-    if not layer.ready:
+    if not layer.views_in_force:
         found.violated(f"Node {me} has no views in force.", nodes=[me])
     elif layer.groups != expected:
         differing = sorted(

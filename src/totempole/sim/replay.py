@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-from totempole.effects import Effect
-from totempole.jitter import jitter
-from totempole.sim.contract import EndpointFactory, SansIo
+from totempole.core.effects import Effect
+from totempole.core.inputs import Input
+from totempole.sim.contract import StackFactory
+from totempole.sim.stacks import RealStack
 from totempole.srp.config import RingConfig
 from totempole.types import ProcessorId
-from totempole.wire.seal import Keyring
-
-Input = tuple[str, int, tuple[Any, ...]]
-"""The method, the processor's own time, and the arguments after it."""
 
 
 @dataclass(slots=True)
@@ -25,41 +21,12 @@ class Recording:
     config: RingConfig
     stable: Mapping[str, int]
     trace_kinds: frozenset[str]
-    inputs: list[Input] = field(default_factory=list)
+    inputs: list[tuple[int, Input]] = field(default_factory=list)
+    """With the processor's own time of each."""
     effects: list[list[Effect]] = field(default_factory=list)
 
 
-def replay(
-    inputs: Iterable[Input],
-    me: ProcessorId,
-    config: RingConfig,
-    stable: Mapping[str, int],
-    trace_kinds: frozenset[str],
-    endpoint: EndpointFactory | None = None,
-) -> list[list[Effect]]:
-    """Feed a fresh protocol object; one list of effects for each input."""
-    protocol = (endpoint or default_endpoint())(me, config, stable, trace_kinds)
-    return [getattr(protocol, method)(now_us, *arguments) for method, now_us, arguments in inputs]
-
-
-def default_endpoint() -> EndpointFactory:
-    """The single-ring protocol."""
-    from totempole.srp.endpoint import Endpoint
-
-    return jittered(Endpoint)
-
-
-def jittered(endpoint: Callable[..., SansIo]) -> EndpointFactory:
-    """With the random numbers that a node of that number, in that life, would have."""
-
-    def make(
-        me: ProcessorId,
-        config: RingConfig,
-        stable: Mapping[str, int],
-        trace_kinds: frozenset[str],
-        keyring: Keyring | None = None,
-        /,
-    ) -> SansIo:
-        return endpoint(me, config, stable, trace_kinds, keyring, jitter(me, stable))
-
-    return make
+def replay(recording: Recording, stack: StackFactory | None = None) -> list[list[Effect]]:
+    """Feeds a fresh protocol object; one list of effects for each input."""
+    protocol = (stack or RealStack())(recording.me, recording.config, recording.stable, recording.trace_kinds)
+    return [protocol.feed(now_us, given) for now_us, given in recording.inputs]

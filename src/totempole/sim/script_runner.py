@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import cast
 
 from totempole.checkers import Report, check
 from totempole.checkers.terms import Terms
 from totempole.checkers.verdict import Outcome as Judgement
 from totempole.errors import ConfigurationError, ScenarioError
 from totempole.sim.calm import calm_stretches
-from totempole.sim.contract import EndpointFactory
+from totempole.sim.contract import StackFactory
 from totempole.sim.discard import DiscardLimit
 from totempole.sim.disk import WIPED, Damage
 from totempole.sim.doubles import check_doubles, rows_of_others
-from totempole.sim.grouped import Grouped
 from totempole.sim.load import FOREVER_US, Arrivals, Burst, Load, PacketDriver, Saturation
 from totempole.sim.packet_filter import DropRule, StrayRule
 from totempole.sim.processes import Programs
 from totempole.sim.programs_check import check_programs
-from totempole.sim.replay import default_endpoint
 from totempole.sim.rollback import check_rollbacks
 from totempole.sim.script import (
     Action,
@@ -51,9 +48,9 @@ from totempole.sim.script import (
 )
 from totempole.sim.script_faults import CrashWithin, LimitSegments, OnDisk, SetKeys, Stray
 from totempole.sim.script_parser import ring_config
-from totempole.sim.sealed import Sealable, Sealed
 from totempole.sim.settings_text import time_text
 from totempole.sim.settling import all_together, check_lasting, terms_after
+from totempole.sim.stacks import Keys, RealStack
 from totempole.sim.world import Ambush, World
 from totempole.trace.schema import Row
 from totempole.types import ConfigurationKind
@@ -89,18 +86,16 @@ def build(
     *,
     level: str = "delivery",
     record_inputs: bool = False,
-    endpoint: EndpointFactory | None = None,
+    stack: StackFactory | None = None,
 ) -> World:
     """The scenario's world before anything has happened in it."""
     try:
         config = {me: ring_config(scenario.settings, me) for me in scenario.names}
     except ConfigurationError as problem:
         raise ScenarioError(f"{scenario.name}: {problem}") from problem
-    seal = _seal(endpoint) if scenario.sealed else None
-    if seal is not None:
-        endpoint = replace(endpoint, ring=seal) if isinstance(endpoint, Grouped) else seal
-    if scenario.groups is not None:
-        endpoint = _with_groups(scenario, endpoint)
+    keys = Keys() if scenario.sealed else None
+    if stack is None or isinstance(stack, RealStack):
+        stack = replace(stack or RealStack(), groups=scenario.groups, keys=keys)
     return World(
         scenario.seed,
         scenario.names,
@@ -115,23 +110,9 @@ def build(
         level=level,
         names=scenario.names,
         record_inputs=record_inputs,
-        endpoint=endpoint,
-        seal=seal,
+        stack=stack,
+        keys=keys,
     )
-
-
-def _seal(endpoint: EndpointFactory | None) -> Sealed:
-    """The ring below, under a seal."""
-    ring = endpoint.ring if isinstance(endpoint, Grouped) else endpoint
-    return Sealed(cast(Sealable, ring or default_endpoint()))
-
-
-def _with_groups(scenario: Scenario, endpoint: EndpointFactory | None) -> EndpointFactory:
-    """`endpoint` may be another ring, or a ring with another group layer on it."""
-    assert scenario.groups is not None
-    if isinstance(endpoint, Grouped):
-        return replace(endpoint, config=scenario.groups)
-    return Grouped(scenario.groups, endpoint or default_endpoint())
 
 
 def run(
@@ -139,10 +120,10 @@ def run(
     *,
     level: str = "delivery",
     record_inputs: bool = False,
-    endpoint: EndpointFactory | None = None,
+    stack: StackFactory | None = None,
 ) -> Outcome:
     """Play to the end, whatever fails on the way; every expectation is judged at its time."""
-    world = build(scenario, level=level, record_inputs=record_inputs, endpoint=endpoint)
+    world = build(scenario, level=level, record_inputs=record_inputs, stack=stack)
     outcome = Outcome(scenario, world, Programs(world) if scenario.groups is not None else None)
     if scenario.discard_limit:
         outcome.limit = DiscardLimit(world, scenario.discard_limit)

@@ -7,8 +7,8 @@ deadline; the event finds out when it fires early, and is pushed again.
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import IntEnum
 
+from totempole.core.effects import TimerName
 from totempole.sim.clock import Scheduler
 
 
@@ -18,13 +18,13 @@ class Timers:
     def __init__(self, scheduler: Scheduler, fire: Callable[[], None]) -> None:
         self._scheduler = scheduler
         self._fire = fire
-        self.deadlines: dict[IntEnum, int] = {}
+        self.deadlines: dict[TimerName, int] = {}
         """Timers that are set, and their global instants."""
-        self.due: dict[IntEnum, None] = {}
+        self.due: dict[TimerName, None] = {}
         """Timers whose instant has come, in that order, for the host to expire when it can."""
-        self._armed: dict[IntEnum, int] = {}
+        self._armed: dict[TimerName, int] = {}
 
-    def set(self, timer: IntEnum, at_us: int) -> None:
+    def set(self, timer: TimerName, at_us: int) -> None:
         self.deadlines[timer] = at_us
         if self.due:
             self.due.pop(timer, None)
@@ -32,11 +32,11 @@ class Timers:
         if armed_us is None or at_us < armed_us:
             self._arm(timer, at_us)
 
-    def cancel(self, timer: IntEnum) -> None:
+    def cancel(self, timer: TimerName) -> None:
         self.deadlines.pop(timer, None)
         self.due.pop(timer, None)
 
-    def take_due(self) -> IntEnum:
+    def take_due(self) -> TimerName:
         timer = next(iter(self.due))
         del self.due[timer]
         del self.deadlines[timer]
@@ -48,11 +48,11 @@ class Timers:
         self.due.clear()
         self._armed.clear()
 
-    def _arm(self, timer: IntEnum, at_us: int) -> None:
+    def _arm(self, timer: TimerName, at_us: int) -> None:
         self._armed[timer] = at_us
         self._scheduler.at(at_us, self._on_event, timer, at_us)
 
-    def _on_event(self, timer: IntEnum, armed_us: int) -> None:
+    def _on_event(self, timer: TimerName, armed_us: int) -> None:
         if self._armed.get(timer) != armed_us:
             return
         del self._armed[timer]

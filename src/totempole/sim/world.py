@@ -7,18 +7,20 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
+from totempole.core.inputs import Narrowed
 from totempole.sim.clock import Scheduler
 from totempole.sim.conditions import Buffers, Condition, Costs, DiskSpeed, Lan, Range
-from totempole.sim.contract import EndpointFactory, RemembersLives, SansIo
+from totempole.sim.contract import SansIo, StackFactory
 from totempole.sim.disk import WIPED, Damage, Disk, Fate
 from totempole.sim.drift import LocalClock
 from totempole.sim.host import Host, Surroundings
 from totempole.sim.medium import Medium
 from totempole.sim.packet_filter import STRAY_FATES, DropRule, StrayRule
-from totempole.sim.replay import default_endpoint
 from totempole.sim.rollback import Rollback
-from totempole.sim.sealed import Sealed, keyring
+from totempole.sim.stacks import Keys, RealStack, keyring
+from totempole.srp.commands import Rekey
 from totempole.srp.config import RingConfig
+from totempole.stack import ProcessorStack
 from totempole.trace.recorder import Recorder
 from totempole.trace.schema import LEVELS, Row
 from totempole.types import ProcessorId, Service
@@ -62,8 +64,8 @@ class World:
         run: str = "",
         names: Mapping[ProcessorId, str] | None = None,
         record_inputs: bool = False,
-        endpoint: EndpointFactory | None = None,
-        seal: Sealed | None = None,
+        stack: StackFactory | None = None,
+        keys: Keys | None = None,
     ) -> None:
         ids = range(1, processors + 1) if isinstance(processors, int) else sorted(processors)
         self.seed = seed
@@ -72,8 +74,8 @@ class World:
         self.faults: Counter[str] = Counter()
         self.scheduler = Scheduler()
         self.names = dict(names or {})
-        self._seal = seal
-        """The ring that `endpoint` is made of, where it has keys to change."""
+        self._keys = keys
+        """Those that `stack` uses, where it has a seal."""
         self._level = level
         self._ambushes: list[Ambush] = []
         self._recorder = Recorder(self.run, 0, level, self._keep)
@@ -84,7 +86,7 @@ class World:
             seed,
             self.scheduler,
             self.medium,
-            endpoint or default_endpoint(),
+            stack or RealStack(),
             costs or Costs(),
             buffers or Buffers(),
             LEVELS[level],
@@ -200,14 +202,14 @@ class World:
 
     def limit_segments(self, me: ProcessorId, segment_bytes: int) -> None:
         self._fault("segments", f"{self._name(me)} {segment_bytes}", me)
-        self.hosts[me].adjust("limit_segments", segment_bytes)
+        self.hosts[me].adjust(Narrowed(0, segment_bytes))
 
     def set_keys(self, me: ProcessorId, keys: tuple[int, ...]) -> None:
-        assert self._seal is not None, "a world without a seal has no keys"
+        assert self._keys is not None, "a world without a seal has no keys"
         self._fault("keys", f"{self._name(me)} {' '.join(map(str, keys))}", me)
-        self._seal.keys[me] = keys
+        self._keys.changed[me] = keys
         for host in filter(None, (self.hosts[me], self.doubles.get(me))):
-            host.adjust("rekey", keyring(keys))
+            host.adjust(Rekey(keyring(keys)))
 
     # Addresses and numbers
 
@@ -295,7 +297,7 @@ class World:
         witnesses = {
             other: there.recorder.incarnation
             for other, there in sorted(self.hosts.items())
-            if other != me and _remembered(there.endpoint, me) > start.incarnation
+            if other != me and _remembered(there.stack, me) > start.incarnation
         }
         self._rollbacks.append((start, host, host.life, witnesses))
 
@@ -399,10 +401,9 @@ class World:
         return " ".join(self._name(member) for member in members)
 
 
-def _remembered(endpoint: SansIo | None, processor: ProcessorId) -> int:
+def _remembered(stack: SansIo | None, processor: ProcessorId) -> int:
     """The latest life of the processor that a protocol object remembers."""
-    ring = getattr(endpoint, "order", endpoint)
-    return ring.life_of(processor) if isinstance(ring, RemembersLives) else 0
+    return stack.ring.life_of(processor) if isinstance(stack, ProcessorStack) else 0
 
 
 def _config_of(config: RingConfig | Mapping[ProcessorId, RingConfig] | None, me: ProcessorId) -> RingConfig:

@@ -2,10 +2,10 @@
 
 `machine` is the way in: what each event does in each state. It builds on `membership` (who is on the ring),
 which builds on `passing` (the token); the arithmetic is in `ordering`, `ring`, `flow`, `gathering` and
-`recovery`. `endpoint` adds bytes and gives the order interface.
+`recovery`. `engine` puts it between a link and the order interface.
 """
 
 from totempole.srp.config import RingConfig
-from totempole.srp.endpoint import Endpoint
+from totempole.srp.engine import SingleRing
 
-__all__ = ["Endpoint", "RingConfig"]
+__all__ = ["RingConfig", "SingleRing"]

@@ -35,7 +35,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Collection
 
-from totempole.effects import SettingsDiffer
+from totempole.srp.alarms import SettingsDiffer
 from totempole.srp.config import RingConfig
 from totempole.srp.gathering import ATTEMPTS_MAX, Absorbed, Consensus, Gathering
 from totempole.srp.ordering import LAGGARD, Blame, Ordering

@@ -23,7 +23,7 @@ from collections import deque
 from typing import NamedTuple
 from zlib import crc32
 
-from totempole.effects import Transmit
+from totempole.link import Transmission
 from totempole.srp.config import RingConfig
 from totempole.srp.output import Output
 from totempole.srp.packets import RegularMessage, RegularToken, RetransmissionRequest
@@ -104,7 +104,6 @@ class Ordering:
     def submit(self, payload: bytes, service: Service, groups: tuple[int, ...]) -> bool:
         if len(self.queue) >= self._config.send_queue_max:
             self._pushed_back = True
-            self._output.push_back()
             return False
         self._number += 1
         self.queue.append(Submission(self._number, service, payload, groups))
@@ -127,7 +126,7 @@ class Ordering:
 
     # The token
 
-    def visit(self, ring: Ring, token: RegularToken, recovery: Recovery | None) -> Transmit:
+    def visit(self, ring: Ring, token: RegularToken, recovery: Recovery | None) -> Transmission:
         """Retransmits, broadcasts, updates the token and passes it on. In Recover, `recovery` sends."""
         output = self._output
         sent = NOTHING

@@ -1,31 +1,16 @@
-"""Where a processor's effects are collected, and packets become datagrams on their way out."""
+"""What a processor of the ring says: packets to the link below, events to the layer above, and effects."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from totempole.effects import (
-    CancelTimer,
-    Channel,
-    Deliver,
-    Effect,
-    FormerLife,
-    Heard,
-    Impostor,
-    InstallConfiguration,
-    Persist,
-    PushBack,
-    Ready,
-    SafeUpTo,
-    SetTimer,
-    SettingsDiffer,
-    Stopped,
-    Trace,
-    Transmit,
-)
-from totempole.segment import Cutter
-from totempole.srp.config import SEGMENT_BYTES_LEAST
+from totempole.core.effects import Channel, Role
+from totempole.core.io import Scope
+from totempole.core.order import Deliver, InstallConfiguration, OrderUser, SafeUpTo
+from totempole.link import Below, Transmission
+from totempole.segment.header import data_name
+from totempole.srp.alarms import FormerLife, Impostor, SettingsDiffer
 from totempole.srp.packets import (
     CommitToken,
     Join,
@@ -35,7 +20,6 @@ from totempole.srp.packets import (
     RegularMessage,
     RegularToken,
     Wake,
-    name_of,
 )
 from totempole.srp.ring import Held
 from totempole.srp.states import Timer
@@ -56,56 +40,58 @@ SAID_MAX = 256
 
 
 class Output:
-    """Effects of the input being handled, in order; `now_us` is that input's time."""
+    """`now_us` is the time of the input at hand."""
 
-    def __init__(self, codec: Codec, cutter: Cutter, trace_kinds: frozenset[str]) -> None:
+    def __init__(self, scope: Scope, codec: Codec, below: Below) -> None:
         self.now_us = 0
         self.configuration = NO_RING
         """The configuration last installed."""
-        self._codec = codec
-        self._cutter = cutter
-        self.segment_bytes = cutter.segment_bytes
-        """The largest datagram that this processor can take."""
-        self._ring_segment_bytes = cutter.segment_bytes
-        self._trace_kinds = trace_kinds
-        self.traces_token = "token" in trace_kinds
-        self.traces_receive = "receive" in trace_kinds
-        self._effects: list[Effect] = []
-        self._armed: set[Timer] = set()
-        self._ticket = 0
+        self.above: OrderUser
+        self.traces_token = scope.traces("token")
+        self.traces_receive = scope.traces("receive")
         self.last_multicast_us = 0
         self.said: dict[int, Packet] = {}
         """What this life has said last beside messages and tokens, by its counter."""
-
-    def take(self) -> list[Effect]:
-        effects = self._effects
-        self._effects = []
-        return effects
+        self.delivered = 0
+        """Messages."""
+        self._traces_deliver = scope.traces("deliver")
+        self._scope = scope
+        self._codec = codec
+        self._below = below
 
     # Packets
+
+    @property
+    def segment_bytes(self) -> int:
+        """The largest datagram that this processor can take."""
+        return self._below.segment_bytes
+
+    def limit_segments(self, least: int) -> None:
+        """Cuts for the member of the ring that can take least."""
+        self._below.limit_segments(least)
 
     def encode(self, packet: Packet) -> bytes:
         return self._codec.encode(packet)
 
     def multicast(self, packet: Packet, data: bytes) -> None:
         self.last_multicast_us = self.now_us
-        if type(packet) is not RegularMessage:
+        if type(packet) is RegularMessage:
+            name = data_name(packet.ring_id, packet.seq)
+            self._below.send(None, Channel.DATA, packet, data, Role.MESSAGE, name)
+        else:
             self._remember(packet)
-        bursts = self._cutter.cut(data, name_of(packet))
-        self._effects.append(Transmit(None, Channel.DATA, bursts, packet))
+            role = Role.SEARCH if type(packet) is Join else Role.CONTROL
+            self._below.send(None, Channel.DATA, packet, data, role)
 
     def retransmit(self, held: Held, ranges: tuple[ByteRange, ...]) -> int:
         """Sends the original bytes again, whole or in part; gives the number of bytes."""
-        bursts = self._cutter.cut(held.data, name_of(held.message), ranges)
-        if not bursts:
-            # The ranges lie outside the packet: a damaged segment told the requester another length.
-            bursts = self._cutter.cut(held.data, name_of(held.message))
-        self._effects.append(Transmit(None, Channel.DATA, bursts, held.message))
-        sent = sum([len(burst.data) for burst in bursts])
+        message, data = held
+        name = data_name(message.ring_id, message.seq)
+        sent = self._below.send(None, Channel.DATA, message, data, Role.RETRANSMISSION, name, ranges)
+        length = sum([len(burst.data) for burst in sent[0].bursts])
         if self.traces("retransmit"):
-            message = held.message
-            self.trace("retransmit", ring=str(message.ring_id), seq=message.seq, bytes=sent)
-        return sent
+            self.trace("retransmit", ring=str(message.ring_id), seq=message.seq, bytes=length)
+        return length
 
     def _remember(self, packet: Packet) -> None:
         if isinstance(packet, SAID):
@@ -115,93 +101,71 @@ class Output:
 
     def send(self, to: ProcessorId, packet: Packet) -> None:
         self._remember(packet)
-        bursts = self._cutter.cut(self._codec.encode(packet))
-        self._effects.append(Transmit(to, Channel.DATA, bursts, packet))
+        self._below.send(to, Channel.DATA, packet, self._codec.encode(packet), Role.CONTROL)
 
-    def pass_token(self, to: ProcessorId, token: RegularToken | CommitToken) -> Transmit:
+    def pass_token(self, to: ProcessorId, token: RegularToken | CommitToken) -> Transmission:
         """Gives the transmission back, to be repeated as it is if the token is lost."""
-        bursts = self._cutter.cut(self._codec.encode(token))
-        transmit = Transmit(to, Channel.TOKEN, bursts, token)
-        self._effects.append(transmit)
-        return transmit
+        role = Role.TOKEN if type(token) is RegularToken else Role.CONTROL
+        return self._below.send(to, Channel.TOKEN, token, self._codec.encode(token), role)
 
-    def repeat_token(self, passed: Transmit) -> None:
-        self._effects.append(passed)
-
-    def limit_segments(self, least: int) -> None:
-        """Cuts for the member of the ring that can take least."""
-        self._ring_segment_bytes = least
-        self._cut_for_all()
-
-    def limit_own_segments(self, most: int) -> None:
-        """The path has refused larger datagrams."""
-        self.segment_bytes = max(SEGMENT_BYTES_LEAST, most)
-        self._cut_for_all()
-
-    def _cut_for_all(self) -> None:
-        fits = min(self.segment_bytes, self._ring_segment_bytes)
-        self._cutter.segment_bytes = max(SEGMENT_BYTES_LEAST, fits)
+    def repeat_token(self, passed: Transmission) -> None:
+        self._below.repeat(passed, Role.TOKEN_AGAIN if passed[0].role is Role.TOKEN else Role.CONTROL)
 
     # Timers and stable storage
 
     def set_timer(self, timer: Timer, after_us: int) -> None:
-        self._armed.add(timer)
-        self._effects.append(SetTimer(timer, self.now_us + after_us))
+        self._scope.set_timer(timer, after_us)
 
     def cancel_timer(self, timer: Timer) -> None:
-        if timer in self._armed:
-            self._armed.discard(timer)
-            self._effects.append(CancelTimer(timer))
+        self._scope.cancel_timer(timer)
 
     def expired(self, timer: Timer) -> None:
-        self._armed.discard(timer)
+        self._scope.expired(timer)
 
     def persist(self, values: Mapping[str, int]) -> int:
-        self._ticket += 1
-        self._effects.append(Persist(self._ticket, values))
-        return self._ticket
+        return self._scope.write(values)
 
     # What this processor learns of others
 
     def heard(self, processor: ProcessorId, *, just_now: bool) -> None:
         """The processor has spoken for itself: it can be reached where the packet at hand came from. If not
         `just_now`, the packet may be a repetition: a hint where nothing better is known."""
-        self._effects.append(Heard(processor, just_now))
+        self._scope.reachable(processor, just_now)
 
     def alarm(self, alarm: Impostor | SettingsDiffer | FormerLife) -> None:
-        """Something that only the node, or the people who run it, can put right."""
-        self._effects.append(alarm)
+        self._scope.alarm(alarm)
 
     def stopped(self) -> None:
         """This processor has left the ring and takes no further input."""
-        self._effects.append(Stopped())
+        self._scope.stopped()
+        self.above.stopped()
 
     # The layer above
 
-    def push_back(self) -> None:
-        """The submission was refused."""
-        self._effects.append(PushBack())
-
     def ready(self) -> None:
         """Submissions are welcome again."""
-        self._effects.append(Ready())
+        self.above.ready()
 
     def safe(self, ring_id: RingId, seq: int) -> None:
         """Every member of the ring has received all messages up to `seq`."""
-        self._effects.append(SafeUpTo(ring_id, seq))
+        if self.traces("safe"):
+            self.trace("safe", ring=ring_id, seq=seq)
+        self.above.safe(SafeUpTo(OrderKey(ring_id, seq, NO_RING)))
 
     def deliver(self, message: RegularMessage) -> None:
-        self._effects.append(
-            Deliver(
-                message.message_id,
-                message.src_sender,
-                message.contents,
-                message.service,
-                OrderKey(message.ring_id, message.seq, NO_RING),
-                message.timestamp,
-                self.configuration,
-            )
+        self.delivered += 1
+        packet = Deliver(
+            message.message_id,
+            message.src_sender,
+            message.contents,
+            message.service,
+            OrderKey(message.ring_id, message.seq, NO_RING),
+            message.timestamp,
+            self.configuration,
         )
+        if self._traces_deliver:
+            self._scope.trace("deliver", packet)
+        self.above.deliver(packet)
 
     def install(
         self,
@@ -215,21 +179,27 @@ class Output:
         key = OrderKey(ring_id, seq, self.configuration if regular else id_)
         configuration = Configuration(kind, id_, tuple(sorted(members)), ring_id, seq, self.configuration)
         self.configuration = id_
-        self._effects.append(InstallConfiguration(configuration, key))
+        self._install(InstallConfiguration(configuration, key))
+
+    def _install(self, installed: InstallConfiguration) -> None:
+        if self.traces("configuration"):
+            self._scope.trace("configuration", installed)
+        self._scope.tell(installed)
+        self.above.install(installed)
 
     # The trace
 
     def traces(self, kind: str) -> bool:
-        return kind in self._trace_kinds
+        return self._scope.traces(kind)
 
     def trace(self, kind: str, **columns: Any) -> None:
-        self._effects.append(Trace(kind, columns))
+        self._scope.trace(kind, columns)
 
     def branch(self, name: str) -> None:
         """Notes that a rare branch was taken, so that a search can tell what it has reached."""
-        if "branch" in self._trace_kinds:
-            self._effects.append(Trace("branch", {"detail": name}))
+        if self._scope.traces("branch"):
+            self._scope.trace("branch", {"detail": name})
 
     def drop(self, reason: str) -> None:
-        if "drop" in self._trace_kinds:
-            self._effects.append(Trace("drop", {"detail": reason}))
+        if self._scope.traces("drop"):
+            self._scope.trace("drop", {"detail": reason})

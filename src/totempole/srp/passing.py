@@ -12,7 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 
-from totempole.effects import Transmit
+from totempole.link import Transmission
 from totempole.srp.config import RingConfig
 from totempole.srp.ordering import Blame, Ordering
 from totempole.srp.output import Output
@@ -57,7 +57,7 @@ class TokenPassing(ABC):
         self.future_ring_seq = self.ring_id.seq
         self._recovery: Recovery | None = None
         self._rotation_count = 0
-        self._passed: Transmit | None = None
+        self._passed: Transmission | None = None
         """The token as last sent, for retransmission."""
         self._held_token: RegularToken | None = None
         self._ticket = 0

@@ -11,7 +11,8 @@ from functools import lru_cache
 from typing import Any
 from zlib import crc32
 
-from totempole.effects import Deliver, Effect, InstallConfiguration, SafeUpTo, Trace
+from totempole.core.effects import Effect, Trace
+from totempole.core.order import Deliver, InstallConfiguration
 from totempole.trace.schema import LEVELS, PROTOCOL_KINDS, Row
 from totempole.types import MessageId, RingId, Service
 
@@ -75,12 +76,10 @@ class Recorder:
         self._write(at_us, layer, kind, _plain(columns))
 
     def effects(self, at_us: int, effects: Iterable[Effect]) -> None:
-        """Writes the rows of the effects that are traced, and ignores all else."""
-        find = _HANDLERS.get
+        """Writes the rows among the effects, and ignores all else."""
         for effect in effects:
-            handler = find(type(effect))
-            if handler is not None:
-                handler(self, at_us, effect)
+            if type(effect) is Trace:
+                _HANDLERS.get(type(effect.columns), Recorder._trace)(self, at_us, effect)
 
     def _write(self, at_us: int, layer: str, kind: str, values: dict[str, Any]) -> None:
         if "configuration" not in values:
@@ -88,7 +87,8 @@ class Recorder:
         self.step += 1
         self._sink(Row(self.run, self.node, self._incarnation, self.step, at_us, layer, kind, **values))
 
-    def _deliver(self, at_us: int, effect: Deliver) -> None:
+    def _deliver(self, at_us: int, trace: Trace) -> None:
+        effect: Deliver = trace.columns
         ring_id, seq, _ = effect.key
         self.step += 1
         # By position: keywords double the cost of the row that a run has most of.
@@ -121,8 +121,8 @@ class Recorder:
             )
         )
 
-    def _install(self, at_us: int, effect: InstallConfiguration) -> None:
-        installed = effect.configuration
+    def _install(self, at_us: int, trace: Trace) -> None:
+        installed = trace.columns.configuration
         self._configuration = str(installed.id)
         self.record(
             at_us,
@@ -135,10 +135,6 @@ class Recorder:
             detail=str(installed.previous),
         )
 
-    def _safe(self, at_us: int, effect: SafeUpTo) -> None:
-        if "safe" in self._kinds:
-            self.record(at_us, "safe", layer="srp", ring=effect.ring_id, seq=effect.seq)
-
     def _trace(self, at_us: int, effect: Trace) -> None:
         if effect.kind in self._kinds:
             values = _plain(effect.columns)
@@ -147,9 +143,8 @@ class Recorder:
             assert effect.kind in PROTOCOL_KINDS, f"the trace schema has no rows of kind {effect.kind!r}"
 
 
-_HANDLERS: dict[type, Callable[[Recorder, int, Any], None]] = {
+_HANDLERS: dict[type, Callable[[Recorder, int, Trace], None]] = {
     Deliver: Recorder._deliver,
     InstallConfiguration: Recorder._install,
-    SafeUpTo: Recorder._safe,
-    Trace: Recorder._trace,
 }
+"""Rows that show an event of the order. All others have their columns."""

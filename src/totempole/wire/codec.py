@@ -22,7 +22,10 @@ from totempole.wire.check import check_of
 from totempole.wire.layout import CHECK_BYTES, HEAD, HEADER, MAGIC, PACKET_BYTES_MAX, UNSEALED, VERSION
 
 if TYPE_CHECKING:
-    from totempole.wire.seal import Seal  # else whoever needs no seal would wait for `cryptography` to load
+    from totempole.wire.seal import (  # else whoever needs no seal would wait for `cryptography` to load
+        Keyring,
+        Seal,
+    )
 
 Packet = Any
 """A named tuple of the engine's, whose first two fields are `sender` and `incarnation`."""
@@ -95,6 +98,11 @@ class Codec:
         self._ring_kind = int(ring_kind)
         self._seal = seal
         self._check_contents = check_contents
+
+    def rekey(self, keyring: Keyring) -> None:
+        """From now on seals with the keyring's active key, and accepts its keys and no others."""
+        assert self._seal is not None, "a codec without a seal cannot be given keys"
+        self._seal.rekey(keyring)
 
     def encode(self, packet: Packet) -> bytes:
         """The packet's bytes. What `decode` would refuse is not built, but raises ConfigurationError."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from totempole.errors import TotemError
-from totempole.sim.contract import EndpointFactory
+from totempole.sim.contract import StackFactory
 from totempole.sim.explore.explorer import (
     Explorer,
     Result,
@@ -25,7 +25,7 @@ from totempole.sim.explore.explorer import (
 from totempole.sim.explore.processor import Cabinet
 from totempole.sim.explore.roots import root, small_config
 from totempole.sim.explore.space import Action, Bounds, Space, Step
-from totempole.sim.replay import default_endpoint
+from totempole.sim.stacks import RealStack
 from totempole.sim.story import render_story
 
 STATES_MAX = 100_000
@@ -72,21 +72,21 @@ CASES: tuple[Case, ...] = (
 """What `totem fuzz --exhaustive` searches when it is told nothing."""
 
 
-def explorer_of(case: Case, endpoint: EndpointFactory | None = None) -> Explorer:
-    cabinet = Cabinet(endpoint or default_endpoint(), small_config())
+def explorer_of(case: Case, stack: StackFactory | None = None) -> Explorer:
+    cabinet = Cabinet(stack or RealStack(), small_config())
     prologue = root(case.root, cabinet, case.processors)
     return Explorer(Space(cabinet, case.processors, case.bounds), prologue)
 
 
 def search_case(
     case: Case,
-    endpoint: EndpointFactory | None = None,
+    stack: StackFactory | None = None,
     *,
     states_max: int = STATES_MAX,
     depth_max: int = DEPTH_MAX,
     progress: Callable[[Result], None] = lambda _result: None,
 ) -> Result:
-    return explorer_of(case, endpoint).explore(states_max, depth_max, progress)
+    return explorer_of(case, stack).explore(states_max, depth_max, progress)
 
 
 # Paths as files
@@ -123,8 +123,8 @@ class Retold:
     violations: tuple[Violation, ...]
 
 
-def retell(case: Case, path: tuple[Action, ...], endpoint: EndpointFactory | None = None) -> Retold:
-    explorer = explorer_of(case, endpoint)
+def retell(case: Case, path: tuple[Action, ...], stack: StackFactory | None = None) -> Retold:
+    explorer = explorer_of(case, stack)
     space, told = explorer.space, list(explorer.root.told)
     before = len(rows_of(told, case.processors))
     state, lines, found = explorer.root.state, [], list[Violation]()

@@ -23,7 +23,7 @@ from typing import NamedTuple
 from totempole.checkers.history import History
 from totempole.checkers.properties import RING_PROPERTIES
 from totempole.checkers.terms import Terms
-from totempole.effects import Deliver, InstallConfiguration
+from totempole.core.order import Deliver, InstallConfiguration
 from totempole.sim.explore.processor import Told, record
 from totempole.sim.explore.rehearsal import Rehearsal
 from totempole.sim.explore.space import Action, Space, Spent, State, Step

@@ -13,24 +13,27 @@ branches, suspicions) do not: of several ways to one state, checks that read suc
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import IntEnum
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
-from totempole.effects import (
+from totempole.core.effects import (
     CancelTimer,
-    Deliver,
+    Channel,
     Effect,
-    InstallConfiguration,
-    Persist,
+    Send,
     SetTimer,
     Stopped,
+    Tell,
+    TimerName,
     Trace,
-    Transmit,
+    Write,
 )
-from totempole.sim.contract import EndpointFactory, SansIo
+from totempole.core.inputs import Arrived, Expired, Start, Written
+from totempole.core.order import Deliver, InstallConfiguration, Leave, Submit
+from totempole.sim.contract import SansIo, StackFactory
 from totempole.sim.explore.snapshot import copy_of, fingerprint
 from totempole.srp.config import RingConfig
+from totempole.stack import ProcessorStack
 from totempole.trace.recorder import Recorder
 from totempole.trace.schema import CHECKED_KINDS
 from totempole.types import ProcessorId, Service
@@ -54,7 +57,8 @@ class Life(NamedTuple):
     incarnation: int
 
 
-Told = Effect | Life
+Told = Effect | Deliver | InstallConfiguration | Life
+"""What layers tell stands for itself."""
 
 
 class Move(NamedTuple):
@@ -73,15 +77,15 @@ class Move(NamedTuple):
 class Processor:
     """A processor in one state. Those that have been filed never change again."""
 
-    __slots__ = ("disk", "endpoint", "me", "members", "now_us", "past", "received", "timers", "writes")
+    __slots__ = ("disk", "me", "members", "now_us", "past", "received", "stack", "timers", "writes")
 
     def __init__(self, me: ProcessorId) -> None:
         self.me = me
-        self.endpoint: SansIo | None = None
+        self.stack: SansIo | None = None
         self.now_us = 0
-        self.timers: dict[IntEnum, int] = {}
+        self.timers: dict[TimerName, int] = {}
         self.disk: dict[str, int] = {}
-        self.writes: tuple[tuple[int, Mapping[str, int]], ...] = ()
+        self.writes: tuple[tuple[int, Mapping[str, Any]], ...] = ()
         """Under way, the oldest first."""
         self.past = b""
         """A digest of what the application saw."""
@@ -90,105 +94,112 @@ class Processor:
         """Of the configuration installed last."""
 
     @property
+    def queued(self) -> int:
+        """Messages that wait for the token."""
+        return 0 if self.stack is None else cast(ProcessorStack, self.stack).ring.queued
+
+    @property
     def alive(self) -> bool:
-        return self.endpoint is not None
+        return self.stack is not None
 
     def copy(self) -> Processor:
         twin = Processor(self.me)
         for name in Processor.__slots__:
             setattr(twin, name, getattr(self, name))
-        twin.endpoint = copy_of(self.endpoint)
+        twin.stack = copy_of(self.stack)
         twin.timers = dict(self.timers)
         return twin
 
     def fingerprint(self) -> bytes:
         written = tuple([(ticket, dict(values)) for ticket, values in self.writes])
         return fingerprint(
-            self.me, self.endpoint, self.now_us, self.timers, self.disk, written, self.past, self.received
+            self.me, self.stack, self.now_us, self.timers, self.disk, written, self.past, self.received
         )
 
-    def feed(
-        self, given: Input, factory: EndpointFactory, config: RingConfig
-    ) -> tuple[list[Transmit], list[Told]]:
+    def feed(self, given: Input, factory: StackFactory, config: RingConfig) -> tuple[list[Send], list[Told]]:
         """Takes one input. Gives the packets that it sent, and what it told."""
         verb = given[0]
         if verb == "crash":
             return [], self._crash(given[1])
         if verb == "restart":
             return self._restart(factory, config)
-        assert self.endpoint is not None, f"processor {self.me} is down"
+        assert self.stack is not None, f"processor {self.me} is down"
         if verb == "deliver":
-            effects = self.endpoint.receive(self.now_us, given[1])
+            effects = self._feed(Arrived(0, Channel.DATA, given[1], 0, None))
         elif verb == "expire":
             effects = self._expire(given[1])
         elif verb == "tick":
             del self.timers[given[1]]
-            effects = self.endpoint.expire(self.now_us, given[1])
+            effects = self._feed(Expired(given[1]))
         elif verb == "written":
             (ticket, values), self.writes = self.writes[0], self.writes[1:]
             self.disk = self.disk | dict(values)
-            effects = self.endpoint.persisted(self.now_us, ticket)
+            effects = self._feed(Written(ticket))
         elif verb == "submit":
-            effects = self.endpoint.submit(self.now_us, b"%d" % given[1], Service(given[2]))
+            effects = self._feed(Submit(b"%d" % given[1], Service(given[2])))
         else:
-            effects = self.endpoint.leave(self.now_us)
+            effects = self._feed(Leave())
         return self._apply(effects)
+
+    def _feed(self, given: Any) -> list[Effect]:
+        assert self.stack is not None
+        return self.stack.feed(self.now_us, given)
 
     def _crash(self, kept: int) -> list[Told]:
         """A prefix of the writes under way survives; memory and timers are gone."""
-        assert self.endpoint is not None
+        assert self.stack is not None
         for _, values in self.writes[:kept]:
             self.disk = self.disk | dict(values)
-        ended = Life("crash", self.endpoint.incarnation)
+        ended = Life("crash", self.stack.incarnation)
         self._end()
         self._remember(ended)
         return [ended]
 
-    def _restart(self, factory: EndpointFactory, config: RingConfig) -> tuple[list[Transmit], list[Told]]:
-        self.endpoint = factory(self.me, config, dict(self.disk), CHECKED_KINDS)
-        begun = Life("restart", self.endpoint.incarnation)
+    def _restart(self, factory: StackFactory, config: RingConfig) -> tuple[list[Send], list[Told]]:
+        self.stack = factory(self.me, config, dict(self.disk), CHECKED_KINDS)
+        begun = Life("restart", self.stack.incarnation)
         self._remember(begun)
-        sent, told = self._apply(self.endpoint.start(self.now_us))
+        sent, told = self._apply(self._feed(Start()))
         return sent, [begun, *told]
 
     def _end(self) -> None:
-        self.endpoint = None
+        self.stack = None
         self.timers.clear()
         self.writes = ()
 
-    def _expire(self, timer: IntEnum) -> list[Effect]:
+    def _expire(self, timer: TimerName) -> list[Effect]:
         """A timer that was moved runs out early and is set again (srp/timeouts.py): then it is waited for."""
-        assert self.endpoint is not None
+        assert self.stack is not None
         for _ in range(REARMED_MAX):
             self.now_us = max(self.now_us, self.timers.pop(timer))
-            effects = self.endpoint.expire(self.now_us, timer)
+            effects = self._feed(Expired(timer))
             if [type(effect) for effect in effects] != [SetTimer]:
                 break
             self._apply(effects)
             effects = []
         return effects
 
-    def _apply(self, effects: list[Effect]) -> tuple[list[Transmit], list[Told]]:
-        sent: list[Transmit] = []
+    def _apply(self, effects: list[Effect]) -> tuple[list[Send], list[Told]]:
+        sent: list[Send] = []
         told: list[Told] = []
         for effect in effects:
             kind = type(effect)
-            if kind is Transmit:
+            if kind is Send:
                 sent.append(effect)  # type: ignore[arg-type]
             elif isinstance(effect, SetTimer):
                 self.timers[effect.timer] = effect.at_us
             elif isinstance(effect, CancelTimer):
                 self.timers.pop(effect.timer, None)
-            elif isinstance(effect, Persist):
-                self.writes = (*self.writes, (effect.ticket, effect.values))
+            elif isinstance(effect, Write):
+                self.writes = (*self.writes, (effect.ticket, effect.records))
             elif isinstance(effect, Stopped):
-                assert self.endpoint is not None
-                told.append(Life("leave", self.endpoint.incarnation))
+                assert self.stack is not None
+                told.append(Life("leave", self.stack.incarnation))
                 self._end()
                 self._remember(told[-1])
             else:
-                told.append(effect)
-                self._remember(effect)
+                told.append(effect.event if isinstance(effect, Tell) else effect)
+                self._remember(told[-1])
         return sent, told
 
     def _remember(self, told: Told) -> None:
@@ -212,11 +223,11 @@ def record(recorder: Recorder, at_us: int, told: tuple[Told, ...] | list[Told]) 
         if isinstance(one, Life):
             recorder.incarnation = one.incarnation
             recorder.record(at_us, one.kind)
-        else:
+        elif isinstance(one, Trace):
             recorder.effects(at_us, [one])
 
 
-def packet_key(transmit: Transmit) -> PacketKey:
+def packet_key(transmit: Send) -> PacketKey:
     """The same for the same bytes, in every process."""
     digest = blake2b(digest_size=7)
     for burst in transmit.bursts:
@@ -227,8 +238,8 @@ def packet_key(transmit: Transmit) -> PacketKey:
 class Cabinet:
     """Every state of a processor that has been met, by number, and every move between them."""
 
-    def __init__(self, factory: EndpointFactory, config: RingConfig) -> None:
-        self.packets: dict[PacketKey, Transmit] = {}
+    def __init__(self, factory: StackFactory, config: RingConfig) -> None:
+        self.packets: dict[PacketKey, Send] = {}
         self._factory = factory
         self._config = config
         self._states: list[Processor] = []
@@ -256,11 +267,11 @@ class Cabinet:
             known = self._moves[before, given] = self._work_out(before, given)
         return known
 
-    def feed(self, processor: Processor, given: Input) -> tuple[list[Transmit], list[Told]]:
+    def feed(self, processor: Processor, given: Input) -> tuple[list[Send], list[Told]]:
         """Without filing anything: for runs that nobody branches from."""
         return processor.feed(self._argument(given), self._factory, self._config)
 
-    def note(self, transmit: Transmit) -> PacketKey:
+    def note(self, transmit: Send) -> PacketKey:
         key = packet_key(transmit)
         self.packets.setdefault(key, transmit)
         return key

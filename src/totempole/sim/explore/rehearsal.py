@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from totempole.effects import Deliver, InstallConfiguration
+from totempole.core.order import Deliver, InstallConfiguration
 from totempole.sim.explore.processor import Cabinet, Input, PacketKey, Processor, Told
 from totempole.sim.explore.space import NOTHING, State
 from totempole.srp.packets import Packet
@@ -98,7 +98,7 @@ class Rehearsal:
             and len(rings) == 1
             and next(iter(rings)) is not None
             and next(iter(rings))[1] == up  # type: ignore[index]
-            and not any(one.endpoint.queued for one in self.processors if one.endpoint is not None)
+            and not any(one.queued for one in self.processors)
         )
 
     def settle(self) -> bool:

@@ -68,7 +68,7 @@ def gap(rehearsal: Rehearsal) -> None:
                 for other in others
                 for me, message in theirs.items()
             )
-            and not any(other.endpoint.queued for other in others if other.endpoint is not None)
+            and not any(other.queued for other in others)
         )
     )
     rehearsal.crash(1)

@@ -19,11 +19,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import IntEnum
 from itertools import combinations
 from typing import Any, NamedTuple
 
+from totempole.core.effects import TimerName
 from totempole.sim.explore.processor import Cabinet, Move, PacketKey
+from totempole.srp.states import Timer
 from totempole.types import ProcessorId, Service
 
 
@@ -275,5 +276,5 @@ def _cut(flights: tuple[tuple[Flight, ...], ...], parts: tuple[int, ...]) -> tup
     )
 
 
-def _timer_name(timer: IntEnum) -> str:
-    return timer.name.lower().replace("_", " ")
+def _timer_name(name: TimerName) -> str:
+    return Timer(name.timer).name.lower().replace("_", " ")

@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-from totempole.sim.fuzz.mutation import Mutant, hunt, mutated_endpoint
+from totempole.sim.fuzz.mutation import Mutant, hunt, mutated_stack
 
-__all__ = ["BY_HAND", "HARMLESS", "MUTANTS", "STAGED", "UNNOTICED", "Mutant", "hunt", "mutated_endpoint"]
+__all__ = ["BY_HAND", "HARMLESS", "MUTANTS", "STAGED", "UNNOTICED", "Mutant", "hunt", "mutated_stack"]
 
 MUTANTS: tuple[Mutant, ...] = (
     # 000 §4.1, ordering

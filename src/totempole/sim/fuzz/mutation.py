@@ -13,21 +13,23 @@ import importlib.abc
 import importlib.util
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
-from totempole.sim.contract import EndpointFactory
+from totempole.groups.config import GroupConfig
 from totempole.sim.fuzz.group_plan import group_plan
 from totempole.sim.fuzz.plan import plan
 from totempole.sim.fuzz.trial import Verdict, try_scenario
-from totempole.sim.grouped import Grouped
-from totempole.sim.replay import jittered
+from totempole.sim.stacks import SIM_PARTS, RealStack
 
-SHARED = ("totempole.groups.events", "totempole.srp.packets")
+SHARED = tuple(
+    f"totempole.{name}"
+    for name in ("groups.commands", "groups.events", "srp.alarms", "srp.commands", "srp.packets")
+)
 """What a broken layer says must be of the types that the simulator knows."""
 
 
@@ -158,11 +160,13 @@ class _MutatingLoader(importlib.abc.MetaPathFinder, importlib.abc.SourceLoader):
         raise OSError("never from a cache")
 
 
-def mutated_endpoint(mutant: Mutant) -> EndpointFactory:
-    """The endpoint of the broken protocol; the true one stays as it was."""
+def mutated_stack(mutant: Mutant) -> RealStack:
+    """A stack with the broken layer in it; the true layer stays as it was."""
     if mutant.package == "groups":
-        return Grouped(layer=_mutated(mutant, "layer").GroupLayer)
-    return jittered(_mutated(mutant, "endpoint").Endpoint)
+        layer = _mutated(mutant, "layer").GroupLayer
+        return RealStack(GroupConfig(), parts=replace(SIM_PARTS, groups=layer))
+    engine = _mutated(mutant, "engine").SingleRing
+    return RealStack(parts=replace(SIM_PARTS, engines={"totem": engine}))
 
 
 def _mutated(mutant: Mutant, module: str) -> Any:
@@ -192,10 +196,10 @@ def _within(name: str, package: str) -> bool:
 
 def hunt(mutant: Mutant, seeds: Sequence[int]) -> tuple[int, Verdict] | None:
     """The first of the seeds that gives the mutant away."""
-    endpoint = mutated_endpoint(mutant)
+    stack = mutated_stack(mutant)
     planned = group_plan if mutant.package == "groups" else plan
     for seed in seeds:
-        verdict, _ = try_scenario(planned(seed), endpoint)
+        verdict, _ = try_scenario(planned(seed), stack)
         if verdict.violated:
             return seed, verdict
     return None

@@ -14,7 +14,7 @@ from dataclasses import replace
 from totempole.errors import ScenarioError
 from totempole.groups import GroupConfig
 from totempole.sim.conditions import Buffers, DiskSpeed, Lan
-from totempole.sim.contract import EndpointFactory
+from totempole.sim.contract import StackFactory
 from totempole.sim.fuzz.trial import try_scenario
 from totempole.sim.script import (
     Action,
@@ -46,14 +46,14 @@ class Shrinker:
         self,
         scenario: Scenario,
         violated: tuple[str, ...],
-        endpoint: EndpointFactory | None = None,
+        stack: StackFactory | None = None,
         progress: Callable[[int, int], None] = lambda _trials, _steps: None,
         trials_max: int = TRIALS_MAX,
     ) -> None:
         self.best = scenario
         self.trials = 0
         self._violated = set(violated)
-        self._endpoint = endpoint
+        self._endpoint = stack
         self._progress = progress
         self._trials_max = trials_max
 

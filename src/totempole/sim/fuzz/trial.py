@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from totempole.sim.contract import EndpointFactory, SimulationError
+from totempole.sim.contract import SimulationError, StackFactory
 from totempole.sim.fuzz.coverage import coverage_of
 from totempole.sim.fuzz.group_coverage import group_coverage_of
 from totempole.sim.script import Scenario
@@ -28,12 +28,10 @@ class Verdict:
     coverage: Counter[str] = field(default_factory=Counter)
 
 
-def try_scenario(
-    scenario: Scenario, endpoint: EndpointFactory | None = None
-) -> tuple[Verdict, Outcome | None]:
+def try_scenario(scenario: Scenario, stack: StackFactory | None = None) -> tuple[Verdict, Outcome | None]:
     """Runs the real stack. The outcome is missing when the protocol itself failed."""
     try:
-        outcome = run(scenario, level="checked", endpoint=endpoint)
+        outcome = run(scenario, level="checked", stack=stack)
     except SimulationError as error:
         return Verdict(scenario.name, (RAISED,), str(error)), None
     violated = tuple(

@@ -10,8 +10,9 @@ from totempole.sim.load import Arrivals, Saturation
 from totempole.sim.paper.machines import CABLE, MS, Machine, S
 from totempole.sim.world import World
 from totempole.srp import RingConfig
-from totempole.srp.endpoint import Endpoint
+from totempole.srp.engine import SingleRing
 from totempole.srp.states import State
+from totempole.stack import ProcessorStack
 from totempole.types import ProcessorId, RingId
 
 FORMING_MAX_US = 10 * S
@@ -56,7 +57,7 @@ class PaperRing:
     @property
     def rings(self) -> set[RingId]:
         """The rings that the living are on; empty unless each is on one."""
-        machines = [self._endpoint(me).machine for me in self.alive]
+        machines = [self._engine(me).machine for me in self.alive]
         if any(machine.state is not State.OPERATIONAL for machine in machines):
             return set()
         return {machine.installed.ring_id for machine in machines}
@@ -69,10 +70,10 @@ class PaperRing:
     def alive(self) -> list[ProcessorId]:
         return [me for me, host in self.world.hosts.items() if host.alive]
 
-    def _endpoint(self, me: ProcessorId) -> Endpoint:
-        endpoint = self.world.hosts[me].endpoint
-        assert isinstance(endpoint, Endpoint)
-        return endpoint
+    def _engine(self, me: ProcessorId) -> SingleRing:
+        stack = self.world.hosts[me].stack
+        assert isinstance(stack, ProcessorStack)
+        return stack.ring
 
     # Traffic
 

@@ -1,22 +1,24 @@
-"""One processor's whole stack below the order interface: datagrams in, effects out.
+"""The single ring as an engine: the order interface above, packets from a link below.
 
-Segments are put together, packets decoded, and handed to the machine. Whatever is wrong with bytes from the
-network is counted, traced and dropped here; it never reaches the ring.
+What a packet's numbers and sender must be is judged here, before the machine sees it: whatever is wrong is
+counted, traced and dropped.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Mapping
 
-from totempole.effects import Effect, FormerLife, Impostor
+from totempole.core.effects import LayerName
+from totempole.core.io import Io, Scope
+from totempole.core.order import OrderUser
+from totempole.core.stack import BaseLayer, Commands
 from totempole.errors import CodecError, ConfigurationError
-from totempole.order import Order
-from totempole.segment import Cutter, NotNeighbours, PacketName, Reassembler
+from totempole.link import Below
 from totempole.srp import reach
+from totempole.srp.alarms import FormerLife, Impostor
+from totempole.srp.commands import Rekey
 from totempole.srp.config import RingConfig
-from totempole.srp.formats import ring_codec
 from totempole.srp.layout import GROUPS_MAX
 from totempole.srp.machine import Machine
 from totempole.srp.ordering import Ordering
@@ -24,11 +26,11 @@ from totempole.srp.output import Output
 from totempole.srp.packets import Join, Leave, NullMessage, Packet, RegularMessage, RegularToken, Wake
 from totempole.srp.states import State, Timer
 from totempole.srp.timestamps import TimestampClock
-from totempole.types import PROCESSOR_MAX, ProcessorId, RingKind, Service
+from totempole.types import PROCESSOR_MAX, ProcessorId, Service
 from totempole.wire import Codec
-from totempole.wire.seal import Keyring, Seal
 
-CODECS_MAX = 16
+LAYER = "srp"
+_TIMERS = tuple(Timer)
 
 GIVE_WAY_MAX = 3
 """How often a first life gives way to its own number. What it heard may have been recordings of a former
@@ -36,55 +38,48 @@ life, which was lost with its storage; they must not keep it from starting for e
 use, its owner then begins a life above this one, which no recording can do."""
 
 
-@lru_cache(CODECS_MAX)
-def _codec(cluster_id: int, ring_kind: RingKind, seal: Seal | None, check_contents: bool) -> Codec:
-    """One for all endpoints without a seal: what one of them has just decoded, the next need not."""
-    return ring_codec(cluster_id, ring_kind, seal, check_contents)
-
-
-def _no_spread() -> float:
-    return 0.0
-
-
-class Endpoint(Order):
-    """The order interface over one ring."""
-
+class SingleRing(BaseLayer):
     def __init__(
         self,
+        io: Io,
+        instance: int,
         me: ProcessorId,
+        incarnation: int,
         config: RingConfig,
         stable: Mapping[str, int],
-        trace_kinds: frozenset[str],
-        keyring: Keyring | None = None,
-        draw: Callable[[], float] = _no_spread,
+        codec: Codec,
+        below: Below,
+        draw: Callable[[], float],
     ) -> None:
-        """`stable` is what stable storage holds: nothing at the very first start. No keyring, no seal.
+        """`stable` is what stable storage holds of this ring: nothing at the very first start.
 
         `draw` gives random numbers from 0 to 1, which spread the timeouts of different processors.
         """
         if not 1 <= me <= PROCESSOR_MAX:
             raise ConfigurationError(f"processor = {me}: give a whole number from 1 to {PROCESSOR_MAX}")
+        self.name: LayerName = (LAYER, instance)
         self.me = me
-        self.incarnation = stable.get("incarnation", 0) + 1
+        self.incarnation = incarnation
+        self.config = config
         self._gives_way = "future_ring_seq" not in stable and stable.get("gave_way", 0) < GIVE_WAY_MAX
         """Whether this is the first life on this storage, and should not speak while its number is in use."""
         self.dropped: Counter[str] = Counter()
         self.drops = 0
-        """All of them."""
-        self._config = config
-        self._seal: Seal | None = None
-        if keyring is not None:
-            self._seal = Seal(keyring, config.cluster_id, me, self.incarnation)
-        self._codec = _codec(config.cluster_id, config.ring_kind, self._seal, bool(config.check_contents))
-        self._reassembler = Reassembler(config.reassembly_bytes_max, config.cluster_id)
-        cutter = Cutter(config.segment_bytes, me, self.incarnation, config.cluster_id)
-        self._output = Output(self._codec, cutter, trace_kinds)
+        """Total of `dropped`."""
+        self._io = io
+        self._codec = codec
+        self._output = Output(Scope(io, LAYER, instance, Timer), codec, below)
         clock = TimestampClock(stable.get("timestamp", 0), config.timestamp_interval)
-        self._ordering = Ordering(me, self.incarnation, config, clock, self._output, self._reassembler.holes)
+        self._ordering = Ordering(me, incarnation, config, clock, self._output, below.holes)
         ring_seq = max(stable.get("ring_seq", 0), stable.get("future_ring_seq", 0))
         self.machine = Machine(
-            me, self.incarnation, ring_seq, config, self._ordering, self._output, draw, self._decode_old
+            me, incarnation, ring_seq, config, self._ordering, self._output, draw, self._decode_old
         )
+
+    def connect(self, above: OrderUser) -> None:
+        self._output.above = above
+
+    # What the node shows
 
     @property
     def token_first(self) -> bool:
@@ -132,41 +127,31 @@ class Endpoint(Order):
     def state(self) -> State:
         return self.machine.state
 
-    def start(self, now_us: int) -> list[Effect]:
-        self._output.now_us = now_us
+    # The stack
+
+    @property
+    def commands(self) -> Commands:
+        return {Rekey: self._rekey}
+
+    def start(self) -> None:
+        self._output.now_us = self._io.now_us
         self.machine.start()
-        return self._output.take()
 
-    def receive(self, now_us: int, datagrams: Sequence[bytes]) -> list[Effect]:
-        self._output.now_us = now_us
-        for datagram in datagrams:
-            self._receive_one(datagram)
-        return self._output.take()
+    def expired(self, timer: int) -> None:
+        self._output.now_us = self._io.now_us
+        self.machine.expire(_TIMERS[timer])
 
-    def receive_burst(self, now_us: int, burst: bytes, segment_bytes: int) -> list[Effect]:
-        """Datagrams of one size, the last one perhaps shorter, as receive offload gives them."""
-        self._output.now_us = now_us
-        try:
-            arrived = self._reassembler.receive_burst(burst, segment_bytes)
-        except NotNeighbours:
-            for start in range(0, len(burst), segment_bytes):
-                self._receive_one(burst[start : start + segment_bytes])
-        except CodecError as error:
-            self._drop(error)
-        else:
-            if arrived is not None:
-                self._receive_packet(*arrived)
-        return self._output.take()
+    def written(self, ticket: int) -> None:
+        self._output.now_us = self._io.now_us
+        self.machine.persisted(ticket)
 
-    def expire(self, now_us: int, timer: Timer) -> list[Effect]:
-        self._output.now_us = now_us
-        self.machine.expire(timer)
-        return self._output.take()
+    def _rekey(self, command: Rekey) -> None:
+        self._codec.rekey(command.keyring)
 
-    def submit(
-        self, now_us: int, payload: bytes, service: Service, groups: tuple[int, ...] = ()
-    ) -> list[Effect]:
-        limit = self._config.packet_bytes_max
+    # The order
+
+    def submit(self, payload: bytes, service: Service, groups: tuple[int, ...] = ()) -> bool:
+        limit = self.config.packet_bytes_max
         if len(payload) > limit:
             raise ConfigurationError(
                 f"a payload of {len(payload)} bytes exceeds packet_bytes_max = {limit}: send less at once, "
@@ -174,53 +159,23 @@ class Endpoint(Order):
             )
         if len(groups) > GROUPS_MAX:
             raise ConfigurationError(f"a message to {len(groups)} groups: name at most {GROUPS_MAX}")
-        self._output.now_us = now_us
-        if not self.machine.accepts_submissions:
-            self._output.push_back()
-        elif self._ordering.submit(payload, service, groups):
+        self._output.now_us = self._io.now_us
+        taken = self.machine.accepts_submissions and self._ordering.submit(payload, service, groups)
+        if taken:
             self.machine.submitted()
-        return self._output.take()
+        return taken
 
-    def persisted(self, now_us: int, ticket: int) -> list[Effect]:
-        self._output.now_us = now_us
-        self.machine.persisted(ticket)
-        return self._output.take()
-
-    def rekey(self, now_us: int, keyring: Keyring) -> list[Effect]:
-        """The key file has changed: seal with its active key, accept its others."""
-        assert self._seal is not None, "an endpoint without a seal cannot be given keys"
-        self._output.now_us = now_us
-        self._seal.rekey(keyring)
-        return self._output.take()
-
-    def limit_segments(self, now_us: int, segment_bytes: int) -> list[Effect]:
-        """The path has refused larger datagrams."""
-        self._output.now_us = now_us
-        self._output.limit_own_segments(segment_bytes)
-        return self._output.take()
-
-    def leave(self, now_us: int, *, more_to_come: bool = False) -> list[Effect]:
-        self._output.now_us = now_us
+    def leave(self, *, more_to_come: bool = False) -> None:
+        self._output.now_us = self._io.now_us
         self.machine.leave(more_to_come)
-        return self._output.take()
 
-    def _receive_one(self, datagram: bytes) -> None:
-        try:
-            arrived = self._reassembler.receive(datagram)
-        except CodecError as error:
-            self._drop(error)
-            return
-        if arrived is not None:
-            self._receive_packet(*arrived)
+    # The link
 
-    def _receive_packet(self, name: PacketName, data: bytes) -> None:
-        try:
-            packet = self._codec.decode(data)
-        except CodecError as error:
-            # A forged or damaged segment must not keep the true ones out.
-            self._reassembler.forget(name)
-            self._drop(error)
-            return
+    def refused(self, _network: int, reason: str) -> None:
+        self._drop(reason)
+
+    def received(self, _network: int, packet: Packet, data: bytes) -> None:
+        self._output.now_us = self._io.now_us
         if packet[0] == self.me and self._is_from_elsewhere(packet):
             return
         if type(packet) is Join and self._is_of_a_former_life(packet):
@@ -244,13 +199,13 @@ class Endpoint(Order):
             self._output.trace(
                 "branch", origin=join.sender, count=join.incarnation, detail="join of a former life"
             )
-        self._drop(CodecError("join of a former life"))
+        self._drop("join of a former life")
         return True
 
     def _is_out_of_reach(self, packet: Packet, length: int) -> bool:
         problem = reach.leap(packet, length, self.machine.own_numbers(packet))
         if problem:
-            self._drop(CodecError(problem))
+            self._drop(problem)
         return bool(problem)
 
     def _is_from_elsewhere(self, packet: Packet) -> bool:
@@ -270,7 +225,7 @@ class Endpoint(Order):
             return False
         if impostor:
             self._output.alarm(Impostor(packet.incarnation))
-        self._drop(CodecError("processor number of our own" if impostor else "echo of our own"))
+        self._drop("processor number of our own" if impostor else "echo of our own")
         return True
 
     def _is_impostors(self, packet: Join | NullMessage | Leave | Wake) -> bool:
@@ -288,13 +243,13 @@ class Endpoint(Order):
         try:
             packet = self._codec.decode(data)
         except CodecError as error:
-            self._drop(error)
+            self._drop(error.reason)
             return None
         if not isinstance(packet, RegularMessage) or self._is_out_of_reach(packet, len(data)):
             return None
         return packet
 
-    def _drop(self, error: CodecError) -> None:
-        self.dropped[error.reason] += 1
+    def _drop(self, reason: str) -> None:
+        self.dropped[reason] += 1
         self.drops += 1
-        self._output.drop(error.reason)
+        self._output.drop(reason)
