@@ -106,6 +106,16 @@ def section(meaning: str) -> dict[str, Any]:
     return {"section": True, "meaning": meaning}
 
 
+def more_of(section: str) -> dict[str, Any]:
+    """The metadata of a field with the further tables of a section that a file may have several of."""
+    return {"more_of": section}
+
+
+def repeated_of(kind: type) -> dict[str, str]:
+    """The sections that may stand in a file several times, and the fields that have all but the first."""
+    return {item.metadata["more_of"]: item.name for item in fields(kind) if "more_of" in item.metadata}
+
+
 def kind_of(item: Field[Any]) -> Kind:
     if "kind" in item.metadata:
         kind: Kind = item.metadata["kind"]
@@ -130,7 +140,11 @@ def sections_of(kind: type) -> dict[str, type]:
 
 def settings_of(kind: type) -> dict[str, Field[Any]]:
     """The settings of a class, without its sections."""
-    return {item.name: item for item in fields(kind) if "section" not in item.metadata}
+    return {
+        item.name: item
+        for item in fields(kind)
+        if "section" not in item.metadata and "more_of" not in item.metadata
+    }
 
 
 def check_settings(config: Any) -> None:

@@ -97,7 +97,7 @@ def _show_difference(screen: Screen, report: ReplayReport) -> None:
     if found is not None:
         at = _seconds(found.now_us - report.first_us)
         screen.print("[bold red]First difference[/]")
-        screen.long(f"  input {found.index}, {found.method}, at {at}: {found.text}; it has")
+        screen.long(f"  input {found.index}, {found.input}, at {at}: {found.text}; it has")
         for line in found.found:
             screen.long(f"    {line}")
         screen.print()
@@ -108,8 +108,8 @@ def _summary(report: ReplayReport) -> str:
     life = report.header.stable.get("incarnation", 0) + 1
     span = _seconds(report.last_us - report.first_us)
     return (
-        f"Processor {report.header.processor}, incarnation {life}: {verdict}. {report.agreed:,} inputs agree "
-        f"over {span}, with {report.deliveries:,} deliveries. {_ending(report)}"
+        f"Processor {report.header.spec.processor}, incarnation {life}: {verdict}. {report.agreed:,} inputs "
+        f"agree over {span}, with {report.deliveries:,} deliveries. {_ending(report)}"
     )
 
 
@@ -127,7 +127,7 @@ def data(path: Path, report: ReplayReport) -> dict[str, Any]:
     found = report.difference
     return {
         "file": str(path),
-        "processor": report.header.processor,
+        "processor": report.header.spec.processor,
         "incarnation": report.header.stable.get("incarnation", 0) + 1,
         "sealed": bool(report.header.key_ids),
         "identical": report.identical,
@@ -150,7 +150,7 @@ def data(path: Path, report: ReplayReport) -> dict[str, Any]:
         "difference": found
         and {
             "index": found.index,
-            "method": found.method,
+            "input": found.input,
             "at_us": found.now_us,
             "text": found.text,
             "effects": list(found.found),

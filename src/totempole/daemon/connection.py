@@ -45,11 +45,13 @@ from totempole.client.frames import (
     cut,
     decode,
 )
+from totempole.core.inputs import Command
 from totempole.daemon.account import Account, request_weight, send_weight, state_weight
 from totempole.daemon.config import LARGE_HEAD_BYTES
 from totempole.daemon.identity import Identity
 from totempole.daemon.queue import ClientQueue, Outgoing
 from totempole.errors import CodecError, SessionError
+from totempole.groups.commands import GiveState, JoinGroup, LeaveGroup, Multicast
 from totempole.groups.events import GroupEvent
 from totempole.types import Payload, ProcessId
 
@@ -98,7 +100,7 @@ class Desk(Protocol):
 
     def now_us(self) -> int: ...
 
-    def feed(self, method: str, *arguments: Any) -> None: ...
+    def feed(self, command: Command) -> None: ...
 
     def welcome(self, connection: Connection) -> tuple[ProcessId, int]:
         """A new process and the cluster's id; SessionError when there cannot be one."""
@@ -256,7 +258,8 @@ class Connection:
         # The policy counts from the first view on, which may come before the answer.
         before = self.queue.set_policy(join.group, join.policy)
         try:
-            self._feed(request_weight(join.group), "join", join.group, join.donor, join.wants_state)
+            command = JoinGroup(self.process, join.group, join.donor, join.wants_state)
+            self._feed(request_weight(join.group), command)
         except SessionError as error:
             self.queue.set_policy(join.group, before)
             self.answer(Refused(join.request, str(error)))
@@ -265,7 +268,7 @@ class Connection:
 
     def _leave(self, leave: Leave) -> None:
         try:
-            self._feed(request_weight(leave.group), "leave_group", leave.group)
+            self._feed(request_weight(leave.group), LeaveGroup(self.process, leave.group))
         except SessionError as error:
             self.answer(Refused(leave.request, str(error)))
         else:
@@ -275,16 +278,16 @@ class Connection:
     def _send(self, body: Payload) -> None:
         send: Send = decode(Kind.SEND, body)
         self._spend(len(body))
-        self._feed_or_protest(
-            send_weight(send.groups, len(send.batch)), "multicast", *_multicast_arguments(send)
-        )
+        self._feed_or_protest(send_weight(send.groups, len(send.batch)), self._multicast(send))
 
     def _state(self, body: Payload) -> None:
         state: State = decode(Kind.STATE, body)
         self._spend(len(body))
         weight = state_weight(state.group, len(state.content))
-        arguments = (state.group, state.joiner, state.place, state.content, state.last)
-        self._feed_or_protest(weight, "give_state", *arguments)
+        self._feed_or_protest(
+            weight,
+            GiveState(self.process, state.group, state.joiner, state.place, state.content, state.last),
+        )
 
     def _spend(self, size: int) -> None:
         most = self._desk.limits.send_bytes_max
@@ -295,16 +298,19 @@ class Connection:
         if not self.account.spend(cost_of(size)):
             raise Protest("overrun", "more was sent than the credit allows")
 
-    def _feed_or_protest(self, weight: int, method: str, *arguments: Any) -> None:
+    def _multicast(self, send: Send) -> Multicast:
+        return Multicast(self.process, send.groups, send.batch, send.service, send.notice)
+
+    def _feed_or_protest(self, weight: int, command: Command) -> None:
         try:
-            self._feed(weight, method, *arguments)
+            self._feed(weight, command)
         except SessionError as error:
             raise Protest("refused", str(error), for_good=False) from None
 
-    def _feed(self, weight: int, method: str, *arguments: Any) -> None:
+    def _feed(self, weight: int, command: Command) -> None:
         self.account.add(weight)  # before it is fed: the ring may take it at once
         try:
-            self._desk.feed(method, self.process, *arguments)
+            self._desk.feed(command)
         except SessionError:
             self.account.taken(weight)
             raise
@@ -345,7 +351,7 @@ class Connection:
         self._assembly = self.deadline_us = None
         self.account.add_large(send_weight(send.groups, len(send.batch)), assembly.total)
         try:
-            self._desk.feed("multicast", self.process, *_multicast_arguments(send))
+            self._desk.feed(self._multicast(send))
         except SessionError as error:
             self._desk.give_back(self.account.drop_large())
             raise Protest("refused", str(error), for_good=False) from None
@@ -449,7 +455,3 @@ class Connection:
                 self.end("grant unused", f"{self.lent} bytes were granted and did not come in time")
             case _:
                 self.hang_up()
-
-
-def _multicast_arguments(send: Send) -> tuple[Any, ...]:
-    return send.groups, send.batch, send.service, send.notice

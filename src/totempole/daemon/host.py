@@ -5,8 +5,9 @@ from __future__ import annotations
 import select
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Protocol
 
+from totempole.core.inputs import Command
 from totempole.groups import GroupLayer
 
 
@@ -16,8 +17,8 @@ class Host(Protocol):
     @property
     def layer(self) -> GroupLayer: ...
 
-    def feed(self, method: str, *arguments: Any) -> None:
-        """An input of the group layer. Its effects come to `ClientService.grouped`, so that nothing is fed
+    def feed(self, command: Command) -> None:
+        """A command for the group layer. Its effects come to `ClientService.grouped`, so that nothing is fed
         from there. Misuse raises SessionError."""
 
     def watch(

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from totempole.client.frames import FRAME_BYTES_MAX, Limits, cut
+from totempole.core.inputs import Command
 from totempole.daemon.account import Account
 from totempole.daemon.config import ClientsConfig
 from totempole.daemon.connection import Connection, Phase
@@ -30,8 +31,9 @@ from totempole.daemon.queue import ClientQueue, Memory, Outgoing
 from totempole.daemon.tables import Tables
 from totempole.daemon.tls import TlsFront
 from totempole.daemon.turns import Turns
-from totempole.effects import Taken, ToProcesses
 from totempole.groups import GroupConfig
+from totempole.groups.commands import Connect, Disconnect
+from totempole.groups.events import Taken, ToProcesses
 from totempole.types import ProcessId, ProcessorId
 
 HOUSEKEEPING_US = 250_000
@@ -157,18 +159,18 @@ class ClientService:
             connection.descriptor, lambda mask: self._on_ready(connection, mask), connection.events
         )
 
-    def grouped(self, effect: ToProcesses | Taken) -> None:
+    def grouped(self, told: ToProcesses | Taken) -> None:
         """What the group layer has for processes of this processor."""
-        if type(effect) is Taken:
-            self._taken(effect)
+        if type(told) is Taken:
+            self._taken(told)
             return
-        assert type(effect) is ToProcesses
+        assert type(told) is ToProcesses
         processes = self._processes
-        receivers = [processes[number] for number in effect.processes if number in processes]
+        receivers = [processes[number] for number in told.processes if number in processes]
         if receivers:
-            frames = [Outgoing(buffers) for buffers in cut(effect.event)]
+            frames = [Outgoing(buffers) for buffers in cut(told.event)]
             for connection in receivers:
-                connection.tell(effect.event, frames)
+                connection.tell(told.event, frames)
             if len(receivers) <= PROMPT_MAX:
                 self._write_at_once(receivers)
             if self._memory.bytes + self._pool.bytes > self.config.memory_bytes_max:
@@ -259,12 +261,12 @@ class ClientService:
             self._crowded = True
         return self._crowded
 
-    def feed(self, method: str, *arguments: Any) -> None:
-        self._host.feed(method, *arguments)
+    def feed(self, command: Command) -> None:
+        self._host.feed(command)
 
     def welcome(self, connection: Connection) -> tuple[ProcessId, int]:
         number = self._next_process
-        self._host.feed("connect", number)
+        self._host.feed(Connect(number))
         self._next_process += 1
         self._processes[number] = connection
         self._accounts[number] = connection.account
@@ -364,7 +366,7 @@ class ClientService:
     def _let_go(self) -> None:
         gone, self._gone = self._gone, []
         for number in gone:
-            self._host.feed("disconnect", number)
+            self._host.feed(Disconnect(number))
 
     def _see_to(self, connection: Connection) -> None:
         connection.tell_credit(in_passing=bool(connection.queue))
@@ -383,18 +385,18 @@ class ClientService:
             self._watched[connection.descriptor] = events
             self._host.rewatch(connection.descriptor, events)
 
-    def _taken(self, effect: Taken) -> None:
-        account = self._accounts.get(effect.process)
+    def _taken(self, taken: Taken) -> None:
+        account = self._accounts.get(taken.process)
         if account is None:
             return
-        lent = account.taken(effect.weight)
+        lent = account.taken(taken.weight)
         if lent:
             self.give_back(lent)
-        connection = self._processes.get(effect.process)
+        connection = self._processes.get(taken.process)
         if connection is not None:
             self.has_frames(connection)
         elif not account.lends:
-            del self._accounts[effect.process]
+            del self._accounts[taken.process]
 
     def _make_room(self) -> None:
         """The memory is used up: whoever has left most unread has to go."""

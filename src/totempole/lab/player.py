@@ -26,7 +26,7 @@ from pathlib import Path
 from struct import Struct
 from typing import Any
 
-from totempole.effects import Deliver, InstallConfiguration, SafeUpTo
+from totempole.core.order import Deliver, InstallConfiguration
 from totempole.errors import TotemError
 from totempole.groups import Batch
 from totempole.runtime.config import NodeConfig
@@ -95,8 +95,6 @@ class Player:
         self._changes += 1
         if configuration.kind is ConfigurationKind.REGULAR:
             _say(event="view", members=configuration.members, at_us=time.monotonic_ns() // 1000)
-
-    def safe(self, up_to: SafeUpTo) -> None: ...
 
     def ready(self) -> None:
         while self._batch and self.driver.send(self._batch, self._service):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from totempole.effects import Deliver, InstallConfiguration, SafeUpTo
+from totempole.core.order import Deliver, InstallConfiguration
 from totempole.groups import Batch
 
 
@@ -14,8 +14,6 @@ class Application(Protocol):
     def delivered(self, packet: Deliver, messages: Batch) -> None: ...
 
     def installed(self, installed: InstallConfiguration) -> None: ...
-
-    def safe(self, up_to: SafeUpTo) -> None: ...
 
     def ready(self) -> None:
         """There is room again for messages to send: at the start, and after a send was refused."""

@@ -25,10 +25,12 @@ from totempole.settings import (
     Kind,
     check_settings,
     kind_of,
+    more_of,
     nearest,
     parse_word,
     read_settings,
     refused,
+    repeated_of,
     section,
     sections_of,
     setting,
@@ -38,6 +40,7 @@ from totempole.settings import (
     words,
 )
 from totempole.srp.config import RingConfig
+from totempole.stack import NetworkSpec, RingSpec, StackSpec
 from totempole.trace.schema import LEVELS
 from totempole.types import PROCESSOR_MAX, ProcessorId
 
@@ -394,6 +397,9 @@ class NodeConfig:
     )
     metrics: MetricsConfig = field(default_factory=MetricsConfig, metadata=section("for Prometheus"))
     log: LogConfig = field(default_factory=LogConfig, metadata=section("lines on standard error"))
+    more_networks: tuple[NetworkConfig, ...] = field(default=(), metadata=more_of("network"))
+    """Of a node with several `[[network]]` tables, those after the first."""
+    more_rings: tuple[RingConfig, ...] = field(default=(), metadata=more_of("ring"))
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -403,6 +409,29 @@ class NodeConfig:
         for peer in self.network.peers:
             self._check_peer(peer)
         self.clients.check_with(self.groups)
+        if len(self.networks) != len(self.rings):
+            raise ConfigurationError(
+                f"{len(self.networks)} networks and {len(self.rings)} rings: give each ring a network of its "
+                "own, as many [[network]] tables as [[ring]] tables"
+            )
+
+    @property
+    def networks(self) -> tuple[NetworkConfig, ...]:
+        """All of them. Each ring is on the network of its place; groups are on the first ring."""
+        return (self.network, *self.more_networks)
+
+    @property
+    def rings(self) -> tuple[RingConfig, ...]:
+        return (self.ring, *self.more_rings)
+
+    def stack(self, rings: Sequence[RingConfig]) -> StackSpec:
+        """The description of the node's stack, with its rings as they fit their sockets."""
+        return StackSpec(
+            self.processor,
+            tuple(NetworkSpec(ring.segment_bytes) for ring in rings),
+            tuple(RingSpec(ring, network) for network, ring in enumerate(rings)),
+            self.groups,
+        )
 
     @property
     def clients_socket(self) -> Path:
@@ -483,9 +512,19 @@ def build(raw: Mapping[str, Any], base: Path) -> NodeConfig:
         if name not in raw and item.metadata["example"] is not None:
             raise ConfigurationError(f"{name} is missing: give {kind_of(item).allowed}")
     values = read_settings(NodeConfig, {name: raw[name] for name in raw if name not in sections}, base)
+    repeated = repeated_of(NodeConfig)
     for name, kind in sections.items():
-        values[name] = _build_section(name, kind, raw.get(name, {}), base)
+        first, *more = [_build_section(name, kind, table, base) for table in _tables(raw, name)]
+        values[name] = first
+        if more:
+            values[repeated[name]] = tuple(more)
     return NodeConfig(**values)
+
+
+def _tables(raw: Mapping[str, Any], section: str) -> list[Mapping[str, Any]]:
+    """A section of the file; several, where it is written `[[section]]`."""
+    found = raw.get(section, {})
+    return found if isinstance(found, list) else [found]
 
 
 def _build_section(name: str, kind: type, raw: Mapping[str, Any], base: Path) -> Any:
@@ -498,14 +537,23 @@ def _build_section(name: str, kind: type, raw: Mapping[str, Any], base: Path) ->
 def _check_names(raw: Mapping[str, Any], sections: Mapping[str, type]) -> None:
     """No section is unknown, and no setting stands in a section that is not its own."""
     for name, value in raw.items():
-        if name in sections and not isinstance(value, dict):
+        if name in sections and not _is_section(name, value):
             raise refused(name, value, f"{name} is a section: write [{name}] and its settings below")
         if name in sections:
-            _check_section_names(name, value, sections)
-        elif isinstance(value, dict):
+            for table in _tables(raw, name):
+                _check_section_names(name, table, sections)
+        elif isinstance(value, dict) or _is_tables(value):
             raise ConfigurationError(f"[{name}]: there is no such section{nearest(name, sections)}")
         elif name not in settings_of(NodeConfig):
             raise refused(name, value, _no_such_setting("", name, sections))
+
+
+def _is_section(name: str, value: Any) -> bool:
+    return isinstance(value, dict) or (name in repeated_of(NodeConfig) and _is_tables(value))
+
+
+def _is_tables(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(item, dict) for item in value)
 
 
 def _check_section_names(name: str, raw: Mapping[str, Any], sections: Mapping[str, type]) -> None:
@@ -542,6 +590,8 @@ def change(raw: Mapping[str, Any], changes: Sequence[str]) -> dict[str, Any]:
             )
         value = parse_word(text.strip(), kind)
         table = found.setdefault(name, {}) if key else found
+        if _is_tables(table):
+            raise ConfigurationError(f"{word!r}: the file has several [[{name}]] tables: change it there")
         if isinstance(table, dict):  # else the file has something there that is no section: refused below
             table[key or name] = value
     return found

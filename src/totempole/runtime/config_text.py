@@ -8,7 +8,7 @@ from dataclasses import MISSING, Field, fields
 from typing import Any
 
 from totempole.runtime.config import ELSEWHERE, NodeConfig
-from totempole.settings import kind_of, sections_of, settings_of, value_text
+from totempole.settings import kind_of, repeated_of, sections_of, settings_of, value_text
 
 WIDTH = 100
 
@@ -23,9 +23,19 @@ def print_config(config: NodeConfig | None = None) -> str:
     lines = [HEAD, *_settings("", NodeConfig, config)]
     meanings = {item.name: item.metadata["meaning"] for item in fields(NodeConfig)}
     for name, kind in sections_of(NodeConfig).items():
-        lines += [f"# {meanings[name]}", f"[{name}]", ""]
-        lines += _settings(name, kind, getattr(config, name) if config else None)
+        tables = _tables(config, name)
+        title = f"[{name}]" if len(tables) == 1 else f"[[{name}]]"
+        for table in tables:
+            lines += [f"# {meanings[name]}", title, ""]
+            lines += _settings(name, kind, table)
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _tables(config: NodeConfig | None, section: str) -> list[Any]:
+    if config is None:
+        return [None]
+    more = repeated_of(NodeConfig).get(section)
+    return [getattr(config, section), *(getattr(config, more) if more else ())]
 
 
 def _settings(section: str, kind: type, values: Any) -> Iterator[str]:

@@ -1,9 +1,12 @@
-"""Executes one protocol object's effects, in order, on real sockets, a real disk and a real clock.
+"""A node's loop: one thread that waits, reads, feeds the stack and has its effects executed.
 
-One thread, one loop: wait, take what others have asked for (`call`), drain data, take the token, see to
-timers. Data goes before the token unless the protocol says otherwise (the accelerated ring), and all that has
-arrived goes before a timer: a token in the buffer counts as received. Writes to stable storage are done by a
-thread of their own, so that a slow disk never stops the ring.
+Wait, take what others have asked for (`call`), drain data, take the token, see to timers. Data goes before
+the token unless the protocol says otherwise (the accelerated ring), and all that has arrived goes before a
+timer: a token in the buffer counts as received. Writes to stable storage are done by a thread of their own,
+so that a slow disk never stops the ring.
+
+Effects are executed in `execution`; sockets, addresses and paths are in `network`; what happens when another
+node has this one's number is in `impostors`; what is looked after now and then is in `housekeeping`.
 
 The program above is called on this thread (`Application`). What it sends waits in the outbox until the
 effects at hand are done.
@@ -21,56 +24,34 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from random import randrange
 from typing import Any
 
+from totempole.core.effects import Alarm, Channel, Write
+from totempole.core.inputs import Arrived, Command, Expired, Input, Narrowed, Start, Written
+from totempole.core.order import Deliver, InstallConfiguration, Leave, Submit
 from totempole.daemon import ClientService
-from totempole.effects import (
-    CancelTimer,
-    Deliver,
-    Effect,
-    FormerLife,
-    Heard,
-    Impostor,
-    InstallConfiguration,
-    Persist,
-    SafeUpTo,
-    SetTimer,
-    SettingsDiffer,
-    Stopped,
-    Taken,
-    ToProcesses,
-    Transmit,
-)
-from totempole.errors import (
-    CodecError,
-    ConfigurationError,
-    NetworkAbsentError,
-    NumberInUseError,
-    StorageError,
-    TotemError,
-)
-from totempole.groups import Batch, Outbox, over_ring
-from totempole.groups.body import is_grouped
-from totempole.groups.events import GroupMessages
-from totempole.identity import LEAP_MAX, PROBATION_US, Answer, Identity
+from totempole.errors import CodecError, StorageError, TotemError
+from totempole.groups import Batch, GroupLayer, Outbox
+from totempole.groups.events import Taken, ToProcesses
+from totempole.identity import Answer
 from totempole.jitter import jitter
-from totempole.runtime import hints
-from totempole.runtime.addresses import AddressBook, Resolver
 from totempole.runtime.application import Application
 from totempole.runtime.config import NodeConfig
-from totempole.runtime.logs import event
+from totempole.runtime.execution import Execution
+from totempole.runtime.housekeeping import Reports, follow_paths
+from totempole.runtime.impostors import Impostors
 from totempole.runtime.meters import Meters
+from totempole.runtime.network import Network
 from totempole.runtime.reading import coalesced
 from totempole.runtime.record import NodeRecord
-from totempole.runtime.sockets import NO_ADDRESS, Address, Read, Sockets
+from totempole.runtime.sockets import Address, Read
 from totempole.runtime.storage import Storage, StorageWriter
-from totempole.srp import Endpoint
-from totempole.srp.config import RingConfig
-from totempole.srp.packets import Join, RegularMessage, RegularToken
+from totempole.srp.alarms import FormerLife, Impostor, SettingsDiffer
+from totempole.srp.commands import Rekey
+from totempole.srp.engine import SingleRing
 from totempole.srp.states import State
+from totempole.stack import ProcessorStack, build
 from totempole.types import Configuration, ConfigurationKind, Service
-from totempole.wire.layout import INCARNATION_MAX
 from totempole.wire.seal import Keyring
 
 READS_MAX = 256
@@ -81,9 +62,6 @@ OUTBOX_BYTES_MAX = 4_000_000
 
 TICKETS_MAX = 2**32
 """Writes of one life; what is left of a ticket's number says which life's it is."""
-
-BURST_BYTES = 60_000
-"""A packet that one call of the kernel takes, headers and all."""
 
 SERVING_US = 2_000
 """So long may clients keep the loop before the ring has its turn."""
@@ -132,49 +110,46 @@ class Driver:
             self._open.close()
             raise
         self._watched: dict[int, Callable[[int], None]] = {}
-        self._timers: dict[Any, int] = {}
+        self.timers: dict[Any, int] = {}
         """When each of the protocol's timers, and each function that waits (`at`), is due."""
         self._housekeeping_us = 0
-        self._to_self: deque[tuple[bytes, ...]] = deque()
         self._calls: deque[Callable[[], None]] = deque()
-        self._source: Address = self.sockets.own
-        self._running = True
+        self.running = True
         self._leaving = False
-        self._applying = False
         self._failure: TotemError | None = None
         self._refused_a_send = False
-        self._drops_seen = self._drops_logged = 0
-        self._drop_source = self._source
-        self._reported: set[str] = set()
-        self._resolver: Resolver | None = None
-        self._last_token_seq = 0
-        self._last_sent_seq = 0
-        self._identity = Identity(PROBATION_US)
+        self._drops_seen = 0
+        self._drop_source: Address = self.networks[0].own
+        self._impostors = Impostors(config.processor)
+        self._execution = Execution(config.processor, self.networks, self.meters, self)
 
     def _open_all(self, config: NodeConfig, keyring: Keyring | None) -> None:
         on_close = self._open.callback
         self._storage = Storage.open(config.directory, config.processor, config.ring.cluster_id)
         on_close(self._storage.close)
-        self.sockets = Sockets(config.network)
-        on_close(self.sockets.close)
-        self.sockets.on_path_refusal = self._on_path_refusal
-        self.ring_config = fit_to_sockets(config.ring, self.sockets, self._logger)
-        self.segment_bytes = self.ring_config.segment_bytes
-        """The largest datagram that this node's path takes, as far as is known."""
-        self.book = AddressBook(config.network)
+        self.networks: list[Network] = []
+        for number, settings in enumerate(config.networks):
+            self._open_network(Network(number, settings))
+        self._reports = Reports(self._logger, config.processor, self.sealed)
+        fitted = [
+            network.fit(ring, self._logger) for network, ring in zip(self.networks, config.rings, strict=True)
+        ]
+        self.ring_config = fitted[0]
+        self.spec = config.stack(fitted)
         self._stable = dict(self._storage.values)
         self._keyring = keyring
         self._life = 0
-        self.record = NodeRecord(config, self.ring_config, self._stable, self.key_ids)
+        self.record = NodeRecord(config, self.spec, self._stable, self.key_ids)
         on_close(self.record.close)
-        self._make_endpoint()
+        self._make_stack()
         self.outbox = Outbox(self.ring_config.packet_bytes_max, OUTBOX_BYTES_MAX)
         self._waker = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         on_close(self._close_waker)
         self._epoll = select.epoll()
         on_close(self._epoll.close)
-        for sock in (*self.sockets.data_sockets, self.sockets.token):
-            self._epoll.register(sock, select.EPOLLIN)
+        for network in self.networks:
+            for sock in (*network.sockets.data_sockets, network.sockets.token):
+                self._epoll.register(sock, select.EPOLLIN)
         self._epoll.register(self._waker, select.EPOLLIN)
         clients = config.clients
         if self._opens_doors:
@@ -192,15 +167,23 @@ class Driver:
         if self._opens_doors:
             self.clients.check()
 
-    def _make_endpoint(self) -> None:
+    def _open_network(self, network: Network) -> None:
+        self._open.callback(network.sockets.close)
+        self.networks.append(network)
+        network.sockets.on_path_refusal = lambda fits: self.call(lambda: self._narrow(network, fits))
+        network.on_unreachable = lambda processor: self._reports.unreachable(processor)
+
+    def _make_stack(self) -> None:
         """A new life of the processor, from what stable storage holds."""
         self._life += 1
-        me, kinds = self.config.processor, self.record.trace_kinds
-        ring = self.ring_config
-        stable = dict(self._stable)
-        self.endpoint = Endpoint(me, ring, stable, kinds, self._keyring, jitter(me, stable))
-        self.layer = over_ring(self.endpoint, ring, self.config.groups, kinds)
-        self.record.begin(self.endpoint.incarnation)
+        stable, kinds = dict(self._stable), self.record.trace_kinds
+        draw = jitter(self.config.processor, stable)
+        self.stack: ProcessorStack = build(self.spec, stable, kinds, self._keyring, draw)
+        assert self.stack.groups is not None, "a node has groups"
+        self.ring: SingleRing = self.stack.ring
+        self.layer: GroupLayer = self.stack.groups
+        self._delivered_before = self.meters.packets_delivered
+        self.record.begin(self.stack.incarnation)
 
     def _turn_early_away(self) -> None:
         for client in self._early:
@@ -230,14 +213,15 @@ class Driver:
         self.call(self._begin_to_leave)
 
     def stop_at_once(self) -> None:
-        self.sockets.giving_up = True
+        for network in self.networks:
+            network.sockets.giving_up = True
         self.call(self._halt)
 
     def rekey(self, keyring: Keyring) -> None:
         def do() -> None:
             self._keyring = keyring
             self.key_ids = [key.id for key in keyring.keys]
-            self._feed("rekey", keyring)
+            self._feed(Rekey(keyring))
 
         self.call(do)
 
@@ -257,8 +241,8 @@ class Driver:
             self._leave_now()
 
     def _leave_now(self) -> None:
-        self._timers.pop(self._leave_now, None)
-        self._feed("leave")
+        self.timers.pop(self._leave_now, None)
+        self._feed(Leave())
 
     # For the application, on the driver's own thread
 
@@ -272,7 +256,7 @@ class Driver:
 
     def at(self, due_us: int, function: Callable[[], None]) -> None:
         """Calls the function at that time of the steady clock, or a little later."""
-        self._timers[function] = due_us
+        self.timers[function] = due_us
 
     def unwatch(self, descriptor: int) -> None:
         del self._watched[descriptor]
@@ -281,12 +265,12 @@ class Driver:
     def now_us(self) -> int:
         return now_us()
 
-    def feed(self, method: str, *arguments: Any) -> None:
+    def feed(self, command: Command) -> None:
         """What a process asks of the group layer; in the midst of effects, when they are done."""
-        if self._applying:
-            self._calls.append(lambda: self._feed(method, *arguments))
+        if self._execution.busy:
+            self._calls.append(lambda: self._feed(command))
         else:
-            self._feed(method, *arguments)
+            self._feed(command)
 
     def send(self, payloads: Sequence[bytes], service: Service = Service.AGREED) -> bool:
         """Takes messages to be sent; false, and none taken, while too much waits already: `ready` follows."""
@@ -314,32 +298,32 @@ class Driver:
         writer = StorageWriter(self._storage, self._on_written, self._on_storage_failure)
         self._open.callback(writer.close)
         self._writer = writer
-        self._resolver = self._start_resolver()
+        for network in self.networks:
+            network.start(self.call)
         self.clients.attach(self)
-        self._log(
-            logging.INFO, "started", address=self.sockets.own[0], port=self.sockets.own[1], sealed=self.sealed
-        )
+        address, port = self.networks[0].own
+        self._log(logging.INFO, "started", address=address, port=port, sealed=self.sealed)
         if self._storage.lost:
             self._log(logging.WARNING, "stable storage was lost: going on with numbers from the clock")
         self._housekeeping_us = now_us() + HOUSEKEEPING_US
         # Listen before speaking: whoever has this number already shows itself within its null period.
         self.at(now_us() + self.ring_config.null_us * 6 // 5, self._begin)
         try:
-            while self._running:
+            while self.running:
                 self._turn()
         finally:
-            if self._resolver:
-                self._resolver.stop()
+            for network in self.networks:
+                network.stop()
 
     def _begin(self) -> None:
         self.at(now_us() + ALONE_US, self._settle)
-        self._feed("start")
+        self._feed(Start())
         self._application.ready()
 
     def _settle(self) -> None:
         """Lets clients in, once the node has met the others, or if there are none. One that came earlier
         would join its groups alone, begin afresh, and meet those who have their state a moment later."""
-        self._timers.pop(self._settle, None)
+        self.timers.pop(self._settle, None)
         if self._settled:
             return
         self._settled = True
@@ -361,30 +345,13 @@ class Driver:
         for client in early:
             self.clients.adopt(client)
 
-    def _start_resolver(self) -> Resolver | None:
-        if not self.config.network.peers_dns:
-            return None
-        resolver = Resolver(
-            self.config.network, lambda found: self.call(lambda: self.book.set_resolved(found))
-        )
-        resolver.start()
-        return resolver
-
     def _turn(self) -> None:
         ready = dict(self._epoll.poll(self._wait_s()))
         if self._waker in ready:
             os.eventfd_read(self._waker)
         self._take_calls()
-        token = self.sockets.token
-        token_waits = token.fileno() in ready
-        if token_waits and self.endpoint.token_first:
-            self._drain(token, 1)
-            token_waits = False
-        for sock in self.sockets.data_sockets:
-            if sock.fileno() in ready:
-                self._drain(sock, READS_MAX)
-        if token_waits:
-            self._drain(token, 1)
+        for network in self.networks:
+            self._read(network, ready)
         self._take_own()
         self._expire()
         if self._watched:
@@ -393,6 +360,18 @@ class Driver:
             self._empty_outbox()
         elif self._leaving:
             self._leave_if_empty()
+
+    def _read(self, network: Network, ready: Mapping[int, int]) -> None:
+        token = network.sockets.token
+        token_waits = token.fileno() in ready
+        if token_waits and self.stack.token_first(network.number):
+            self._drain(network, Channel.TOKEN, token, 1)
+            token_waits = False
+        for sock in network.sockets.data_sockets:
+            if sock.fileno() in ready:
+                self._drain(network, Channel.DATA, sock, READS_MAX)
+        if token_waits:
+            self._drain(network, Channel.TOKEN, token, 1)
 
     def _serve(self, ready: Mapping[int, int]) -> None:
         """What clients have sent, for a while: the ring comes first, and the rest in the next turn."""
@@ -405,9 +384,9 @@ class Driver:
                     return
 
     def _wait_s(self) -> float:
-        if self._to_self or self._calls:
+        if self._execution.to_self or self._calls:
             return 0.0
-        due_us = min(self._timers.values(), default=self._housekeeping_us)
+        due_us = min(self.timers.values(), default=self._housekeeping_us)
         wait_us = min(due_us, self._housekeeping_us) - now_us()
         return max(0, wait_us) / 1_000_000  # epoll counts milliseconds, and Python rounds up to the next
 
@@ -415,40 +394,39 @@ class Driver:
         for _ in range(len(self._calls)):
             self._calls.popleft()()
 
-    def _drain(self, sock: Any, reads: int) -> None:
-        for arrived in coalesced(self.sockets.read, sock, reads):
-            self._receive(arrived)
+    def _drain(self, network: Network, channel: Channel, sock: socket.socket, reads: int) -> None:
+        for arrived in coalesced(network.sockets.read, sock, reads):
+            self._receive(network, channel, arrived)
 
     def _take_own(self) -> None:
         """What the processor has sent to itself: the token of a ring of one."""
-        for _ in range(len(self._to_self)):
-            self._feed("receive", self._to_self.popleft())
+        own = self._execution.to_self
+        for _ in range(len(own)):
+            number, send = own.popleft()
+            source = self.networks[number].own
+            self._feed(Arrived(number, send.channel, send.datagrams, 0, source))
 
-    def _receive(self, read: Read) -> None:
+    def _receive(self, network: Network, channel: Channel, read: Read) -> None:
         data, segment_bytes, source = read
-        if source == self.sockets.own:
+        if source == network.own:
             return  # our own multicast, which loopback gives back
         self.meters.packets_received += 1
         self.meters.bytes_received += len(data)
-        self._source = source
-        if segment_bytes:
-            self._feed("receive_burst", data, segment_bytes)
-        else:
-            self._feed("receive", (data,))
-        if self.endpoint.drops != self._drops_seen:
-            self._drops_seen = self.endpoint.drops
+        self._feed(Arrived(network.number, channel, (data,), segment_bytes, source))
+        if self.ring.drops != self._drops_seen:
+            self._drops_seen = self.ring.drops
             self._drop_source = source
 
     def _expire(self) -> None:
         now = now_us()
-        for timer, due_us in [item for item in self._timers.items() if item[1] <= now]:
-            if self._timers.get(timer) == due_us:
-                del self._timers[timer]
+        for timer, due_us in [item for item in self.timers.items() if item[1] <= now]:
+            if self.timers.get(timer) == due_us:
+                del self.timers[timer]
                 self._note_lag(now - due_us)
                 if callable(timer):
                     timer()
                 else:
-                    self._feed("expire", timer)
+                    self._feed(Expired(timer))
         if now >= self._housekeeping_us:
             self._note_lag(now - self._housekeeping_us)
             self._housekeeping_us = now + HOUSEKEEPING_US
@@ -456,137 +434,54 @@ class Driver:
 
     def _empty_outbox(self) -> None:
         """As many packets as the next visits of the token can take; the rest waits, to be packed together."""
-        endpoint = self.endpoint
-        while self.outbox and endpoint.queued < endpoint.packets_ahead and self._running:
+        ring = self.ring
+        while self.outbox and ring.queued < ring.packets_ahead and self.running:
             if self.layer.leaving:
                 return  # leave_us is over, and what waits is lost
-            self.outbox.packet_bytes = endpoint.packet_bytes
+            self.outbox.packet_bytes = ring.packet_bytes
             body, service = self.outbox.take()
-            self._feed("submit", body, service)
+            self._feed(Submit(body, service))
         if self._refused_a_send and self.outbox.accepts:
             self._refused_a_send = False
             self._application.ready()
         self._leave_if_empty()
 
-    # Inputs and effects
+    # Inputs, and what becomes of them
 
-    def _feed(self, method: str, *arguments: Any) -> None:
-        if not self._running:
+    def _feed(self, given: Input) -> None:
+        if not self.running:
             return
         now = now_us()
-        effects: list[Effect] = getattr(self.layer, method)(now, *arguments)
-        self.record.input(method, now, arguments, effects)
+        effects = self.stack.feed(now, given)
+        self.record.input(now, given, effects)
         if effects:
-            self._apply(now, effects)
+            self.meters.packets_delivered = self._delivered_before + self.ring.delivered
+            self.record.effects(now, effects)
+            self._execution.run(now, effects)
 
-    def _apply(self, now: int, effects: list[Effect]) -> None:
-        self.record.effects(now, effects)
-        self._applying = True
-        for effect in effects:
-            if not self._running:
-                break  # a failure: what was decided before it is not carried out after it
-            if type(effect) is Transmit:
-                self._transmit(now, effect)
-            elif type(effect) is Deliver:
-                self._deliver(effect)
-            elif type(effect) is SetTimer:
-                self._timers[effect.timer] = effect.at_us
-            elif type(effect) is CancelTimer:
-                self._timers.pop(effect.timer, None)
-            elif type(effect) is ToProcesses:
-                self._to_processes(effect)
-            else:
-                self._apply_rarer(now, effect)
-        self._applying = False
-
-    def _transmit(self, now: int, transmit: Transmit) -> None:
-        to, channel, bursts, packet = transmit
-        self._meter(now, transmit)
-        if to is None:
-            for address in self.book.perhaps_everyone if type(packet) is Join else self.book.everyone:
-                self.sockets.send(channel, bursts, address)
-        elif to == self.config.processor:
-            self._to_self.append(transmit.datagrams)
-        else:
-            book = self.book
-            address_of = book.token_address if channel else book.data_address
-            destination = address_of(to)
-            if destination is None:
-                self.sockets.refused[NO_ADDRESS] += 1
-                self._report_once(
-                    "a member of the ring cannot be reached", f"processor {to}: {hints.refused(NO_ADDRESS)}"
-                )
-            else:
-                self.sockets.send(channel, bursts, destination)
-
-    def _meter(self, now: int, transmit: Transmit) -> None:
-        meters, packet = self.meters, transmit.packet
-        meters.packets_sent += 1
-        for burst in transmit.bursts:
-            meters.bytes_sent += len(burst.data)
-        if type(packet) is RegularToken:
-            if packet.token_seq != self._last_token_seq:
-                meters.tokens += 1
-                meters.rotations.visit(now)
-                self._last_token_seq = packet.token_seq
-            else:
-                meters.token_retransmissions += 1
-        elif type(packet) is RegularMessage and (
-            packet.sender != self.config.processor or packet.seq <= self._last_sent_seq
-        ):
-            meters.retransmissions += 1
-        elif type(packet) is RegularMessage:
-            self._last_sent_seq = packet.seq
-
-    def _deliver(self, packet: Deliver) -> None:
-        meters = self.meters
-        meters.packets_delivered += 1
-        if is_grouped(packet.payload):
-            return  # what it means for processes follows
+    def delivered(self, packet: Deliver) -> None:
+        """A message that was sent past all groups."""
         try:
             messages = Batch(packet.payload)
         except CodecError as error:
-            self.endpoint.dropped[error.reason] += 1
-            self.endpoint.drops += 1
+            self.ring.dropped[error.reason] += 1
+            self.ring.drops += 1
             return
-        meters.messages_delivered += len(messages)
-        meters.bytes_delivered += messages.size
+        self.meters.messages_delivered += len(messages)
+        self.meters.bytes_delivered += messages.size
         self._application.delivered(packet, messages)
 
-    def _to_processes(self, effect: ToProcesses) -> None:
-        if type(effect.event) is GroupMessages:
-            self.meters.messages_delivered += effect.event.count
-            self.meters.bytes_delivered += len(effect.event.batch)
-        self.clients.grouped(effect)
+    def grouped(self, event: ToProcesses | Taken) -> None:
+        self.clients.grouped(event)
 
-    def _apply_rarer(self, now: int, effect: Effect) -> None:
-        match effect:
-            case Taken():
-                self.clients.grouped(effect)
-            case SafeUpTo():
-                self._application.safe(effect)
-            case Persist(ticket=ticket, values=values):
-                self._persist(ticket, values)
-            case InstallConfiguration():
-                self._install(effect)
-            case Heard(processor=processor, just_now=just_now):
-                self.book.learn(processor, self._source, just_now, now)
-            case SettingsDiffer():
-                self._warn_of_settings(effect)
-            case Impostor(incarnation=incarnation):
-                self._on_impostor(self._source[0], incarnation)
-            case FormerLife():
-                self._report_once("a processor speaks in a life that is over", hints.former_life(effect))
-            case Stopped():
-                self._log_leave()
-                self.record.left()
-                self._halt()
-            case _:
-                pass  # PushBack and Ready: the outbox asks by itself; Trace: recorded above
+    def stopped(self) -> None:
+        self._log_leave()
+        self.record.left()
+        self._halt()
 
     def _log_leave(self) -> None:
         self._log(logging.INFO, "left the ring")
-        messages, packets = self.layer.unsent_messages + len(self.outbox), self.endpoint.unsafe
+        messages, packets = self.layer.unsent_messages + len(self.outbox), self.ring.unsafe
         if messages or packets:
             self._log(
                 logging.WARNING,
@@ -595,10 +490,9 @@ class Driver:
                 packets=packets,
             )
 
-    def _install(self, effect: InstallConfiguration) -> None:
-        configuration = effect.configuration
+    def installed(self, installed: InstallConfiguration) -> None:
+        configuration = installed.configuration
         self.meters.configuration_changes += 1
-        self._last_token_seq = self._last_sent_seq = 0
         if configuration.kind is ConfigurationKind.REGULAR:
             self.configuration = configuration
             self.installed_us = now_us()
@@ -611,12 +505,12 @@ class Driver:
             ring=str(configuration.id),
             members=",".join(map(str, configuration.members)),
         )
-        self._application.installed(effect)
+        self._application.installed(installed)
 
-    def _persist(self, ticket: int, values: Mapping[str, int]) -> None:
-        self._submit(self._life * TICKETS_MAX + ticket, values)
+    def write(self, write: Write) -> None:
+        self._submit(self._life * TICKETS_MAX + write.ticket, write.records)
 
-    def _submit(self, ticket: int, values: Mapping[str, int]) -> None:
+    def _submit(self, ticket: int, values: Mapping[str, Any]) -> None:
         self._stable.update(values)
         try:
             self._writer.submit(ticket, values)
@@ -628,85 +522,70 @@ class Driver:
     def _on_written(self, ticket: int) -> None:
         """On the writer's thread."""
         life, own_ticket = divmod(ticket, TICKETS_MAX)
-        self.call(lambda: self._feed("persisted", own_ticket) if life == self._life else None)
+        self.call(lambda: self._feed(Written(own_ticket)) if life == self._life else None)
 
     def _on_storage_failure(self, error: StorageError) -> None:
         self.call(lambda: self.fail(error))
 
     def fail(self, error: TotemError) -> None:
-        """Stops at once and says nothing more to anyone: silence is the one thing that is always true."""
+        """Stops without sending anything more."""
         self._log(logging.ERROR, "stopped", reason=str(error))
         self._failure = self._failure or error
         self._halt()
 
     def _halt(self) -> None:
-        self._running = False
+        self.running = False
 
-    def _warn_of_settings(self, differ: SettingsDiffer) -> None:
-        self._log(
-            logging.WARNING,
-            "another node has another setting: give all nodes of a ring the same",
-            setting=differ.name,
-            here=differ.mine,
-            there=differ.theirs,
-            node=differ.processor,
-        )
+    def alarmed(self, alarm: Alarm) -> None:
+        match alarm.alarm:
+            case Impostor(incarnation):
+                self._on_impostor(alarm.source[0], incarnation)
+            case SettingsDiffer() as differ:
+                self._reports.settings_differ(differ)
+            case FormerLife() as former:
+                self._reports.former_life(former)
 
     def _on_impostor(self, where: str, incarnation: int) -> None:
         number = self.config.processor
         self._log(logging.ERROR, "another node uses this processor's number", number=number, where=where)
-        own = self.endpoint.incarnation
-        now, has_spoken = now_us(), self.endpoint.state is not State.STARTING
-        answer = self._identity.meet(incarnation, own, now, now - self.started_us, has_spoken)
+        own = self.stack.incarnation
+        now, has_spoken = now_us(), self.ring.state is not State.STARTING
+        answer = self._impostors.meet(incarnation, own, now, now - self.started_us, has_spoken)
         if answer is Answer.GIVE_WAY:
             if incarnation < own:
                 # Counted, because a recording of a former life must not keep the node away for ever.
                 self._submit(0, {"gave_way": self._stable.get("gave_way", 0) + 1})
-            self.fail(
-                NumberInUseError(
-                    f"processor = {number}: the node at {where} has this number already, or repeats what one "
-                    "has said; give each node a number of its own, then start this one again"
-                )
-            )
+            self.fail(self._impostors.in_use(where))
         elif answer is Answer.OUTLIVE:
             # Not in the midst of effects, which are those of the life that ends.
             self._calls.append(lambda: self._live_again(incarnation))
 
-    def _live_again(self, incarnation: int) -> None:
+    def _live_again(self, above: int) -> None:
         """The others take the impostor for a later life of ours, and us for a ghost: outlive it."""
-        if incarnation < self.endpoint.incarnation:
+        if above < self.stack.incarnation:
             return  # that has been done since
-        self._identity.begin_life(now_us())
-        incarnation += randrange(LEAP_MAX)
-        if incarnation >= INCARNATION_MAX:
-            self.fail(
-                ConfigurationError(
-                    f"processor = {self.config.processor} has no incarnations left: give the node another "
-                    "number, or restart the whole cluster with empty directories"
-                )
-            )
+        try:
+            incarnation = self._impostors.next_life(above, now_us())
+        except TotemError as error:
+            self.fail(error)
             return
         self._log(logging.WARNING, "starting a new life", incarnation=incarnation + 1)
         self._stable["incarnation"] = incarnation
         self.record.end_inputs()
-        self._timers = {timer: due for timer, due in self._timers.items() if callable(timer)}
-        self._to_self.clear()
+        self.timers = {timer: due for timer, due in self.timers.items() if callable(timer)}
+        self._execution.to_self.clear()
         self.configuration = None
         self.clients.reset("the node had to start a new life")
-        self._make_endpoint()
-        self._last_token_seq = self._last_sent_seq = self._drops_seen = self._drops_logged = 0
-        self._feed("start")
+        self._make_stack()
+        self._drops_seen = 0
+        self._reports.forget_drops()
+        self._feed(Start())
 
-    def _on_path_refusal(self, fits: int) -> None:
-        self.call(lambda: self._limit_segments(fits))
-
-    def _limit_segments(self, fits: int) -> None:
-        if fits < self.segment_bytes:
-            self._log(
-                logging.WARNING, "segments are too long for the path", bytes=self.segment_bytes, now=fits
-            )
-            self.segment_bytes = fits
-            self._feed("limit_segments", fits)
+    def _narrow(self, network: Network, fits: int) -> None:
+        before = network.segment_bytes
+        if network.narrows_to(fits):
+            self._log(logging.WARNING, "segments are too long for the path", bytes=before, now=fits)
+            self._feed(Narrowed(network.number, fits))
 
     def _note_lag(self, late_us: int) -> None:
         if self.meters.lag.note(late_us):
@@ -717,72 +596,18 @@ class Driver:
     def _keep_house(self, now: int) -> None:
         self.meters.tick(now)
         self.record.flush()
-        if not self.config.network.segment_bytes:
-            self._follow_interface()
-        self.book.forget_strangers(now, self.configuration.members if self.configuration else ())
-        self._report_drops()
-        self._report_once("going on without offload", self.sockets.offload.reason)
-        self._report_once("going on without a trace", self.record.failure)
-        if self._resolver is not None:
-            self._report_once("peers_dns is not resolved", self._resolver.failure)
-
-    def _follow_interface(self) -> None:
         try:
-            fits = self.sockets.segment_bytes
-        except OSError as error:
-            name = self.sockets.interface.name
-            self.fail(
-                NetworkAbsentError(f"interface {name}: {error.strerror}; start the node when it is back")
-            )
-        else:
-            self._limit_segments(fits)
+            follow_paths(self.networks, self._narrow)
+        except TotemError as error:
+            self.fail(error)
+        members = self.configuration.members if self.configuration else ()
+        for network in self.networks:
+            network.book.forget_strangers(now, members)
+        self._report_drops()
+        self._reports.networks(self.networks, self.record)
 
     def _report_drops(self) -> None:
-        if self.endpoint.drops != self._drops_logged:
-            self._drops_logged = self.endpoint.drops
-            reasons = dict(self.endpoint.dropped)
-            self._log(logging.WARNING, "packets dropped", last_from=self._drop_source[0], reasons=reasons)
-            for reason in reasons:
-                self._report_once("why packets are dropped, most likely", hints.dropped(reason, self.sealed))
-
-    def _report_once(self, what: str, reason: str) -> None:
-        if reason and reason not in self._reported:
-            self._reported.add(reason)
-            self._log(logging.WARNING, what, reason=reason)
+        self._reports.drops(self.ring.dropped, self.ring.drops, self._drop_source[0])
 
     def _log(self, level: int, name: str, **fields: Any) -> None:
-        event(self._logger, level, name, processor=self.config.processor, **fields)
-
-
-def fit_to_sockets(ring: RingConfig, sockets: Sockets, logger: logging.Logger) -> RingConfig:
-    """The ring's settings with what only the sockets know: the segment size, and a window that fits them."""
-    room = sockets.receive_buffer_bytes
-    ring = replace(ring, segment_bytes=sockets.segment_bytes)
-    if room >= ring.window_bytes:
-        return ring
-    packet_bytes_max = min(ring.packet_bytes_max, max(room // 2, BURST_BYTES))
-    if room < packet_bytes_max:
-        raise ConfigurationError(
-            f"receive_buffer_bytes: the kernel gives {room} bytes, too few for one packet of "
-            f"{packet_bytes_max}: {_remedy(sockets, ring)}"
-        )
-    event(
-        logger,
-        logging.WARNING,
-        "receive buffer smaller than the window: window lowered to it",
-        receive_buffer_bytes=room,
-        window_bytes=ring.window_bytes,
-        remedy=_remedy(sockets, ring),
-    )
-    return replace(
-        ring,
-        window_bytes=room,
-        each_time_bytes=min(ring.each_time_bytes, room),
-        packet_bytes_max=packet_bytes_max,
-    )
-
-
-def _remedy(sockets: Sockets, ring: RingConfig) -> str:
-    if sockets.asked_buffer_bytes < ring.window_bytes:
-        return f"set receive_buffer_bytes = {ring.window_bytes}"
-    return f"sysctl -w net.core.rmem_max={ring.window_bytes}"
+        self._reports.log(level, name, **fields)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from totempole.effects import FormerLife
 from totempole.runtime.sockets import NO_ADDRESS
+from totempole.srp.alarms import FormerLife
 
 _OTHER_VERSION = "a node of another version of the protocol is there"
 _DROPPED = {

@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from totempole.effects import Deliver, InstallConfiguration, SafeUpTo
+from totempole.core.order import Deliver, InstallConfiguration
 from totempole.errors import SessionError, TotemError
 from totempole.groups import Batch
 from totempole.runtime.config import NodeConfig
@@ -108,8 +108,6 @@ class Relay:
         self._put_bytes += VIEW_WEIGHT
         view = RingView(configuration.kind.value, configuration.members, configuration.id, installed.key)
         self._mailbox.put(view, VIEW_WEIGHT)
-
-    def safe(self, up_to: SafeUpTo) -> None: ...
 
     def ready(self) -> None:
         assert self.driver is not None

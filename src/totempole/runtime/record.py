@@ -7,17 +7,18 @@ several hosts can be laid side by side, and a step of the clock does not bend a 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from totempole.effects import Effect
+from totempole.core.effects import Effect, Records
+from totempole.core.inputs import Input
 from totempole.errors import TraceError
 from totempole.runtime.config import NodeConfig
-from totempole.runtime.recording import InputRecorder, recording_header
-from totempole.srp.config import RingConfig
+from totempole.runtime.recording import InputRecorder, RecordingHeader
+from totempole.stack import StackSpec
 from totempole.trace.recorder import Recorder
 from totempole.trace.schema import LEVELS
 
@@ -29,8 +30,8 @@ class NodeRecord:
     def __init__(
         self,
         config: NodeConfig,
-        ring_config: RingConfig,
-        stable: Mapping[str, int],
+        spec: StackSpec,
+        stable: Records,
         key_ids: Sequence[int],
     ) -> None:
         self.failure = ""
@@ -43,9 +44,7 @@ class NodeRecord:
         if self.trace_kinds:
             self._open_trace(config)
         if config.trace.inputs:
-            header = recording_header(
-                config.processor, ring_config, stable, self.trace_kinds, key_ids, config.groups
-            )
+            header = RecordingHeader(spec, dict(stable), self.trace_kinds, tuple(key_ids))
             config.trace_directory.mkdir(parents=True, exist_ok=True)
             name = f"inputs-{config.processor}-{stable.get('incarnation', 0) + 1}"
             self._inputs = InputRecorder(_unused(config.trace_directory, name), header)
@@ -77,10 +76,10 @@ class NodeRecord:
             with self._going_on_without():
                 self._recorder.record(self._now_us(), "leave", layer="runtime")
 
-    def input(self, method: str, now_us: int, arguments: tuple[Any, ...], effects: list[Effect]) -> None:
+    def input(self, now_us: int, given: Input, effects: list[Effect]) -> None:
         if self._inputs is not None:
             with self._going_on_without():
-                self._inputs.record(method, now_us, arguments, effects)
+                self._inputs.record(now_us, given, effects)
 
     def effects(self, now_us: int, effects: Iterable[Effect]) -> None:
         if self._recorder is not None:

@@ -1,15 +1,15 @@
-"""A node's inputs in a file: what was fed to its protocol, in order, to be fed again (`replaying`).
+"""A node's inputs in a file: what was fed to its stack, in order, to be fed again (`replaying`).
 
     TOTEMREC, version u32
     frames: length u32, CRC-32 u32, body
-        first: the header, JSON: processor, ring settings, stable values, kinds traced, ids of keys
-        then each input: method u8 (its place in the header's list), own time i64, CRC-32 of the effects
-            that it had u32, arguments
+        first: the header, JSON: the stack's description, stable values, kinds traced, ids of keys
+        then each input: kind u8 (its place in the header's list), own time i64, CRC-32 of the effects
+            that it had u32, its fields
         last: 255 and why it ended. A file without it was cut off, which makes it a legal prefix.
 
-An argument is a letter and its value: I, a number (length u8, two's complement); B, bytes (length u32); T, a
-tuple (count u32, arguments); S, text (length u32, UTF-8); K, a keyring (count u8, ids u8). Never a key. But
-what was submitted is in it as it was, so the file is its owner's alone.
+A field is a letter and its value: I, a number (length u8, two's complement); B, bytes (length u32); T, a
+tuple (count u32, fields); S, text (length u32, UTF-8); N, nothing; K, a keyring (count u8, ids u8). Never a
+key. But what was submitted is in it as it was, so the file is its owner's alone.
 
 All numbers are big-endian.
 """
@@ -20,62 +20,37 @@ import json
 import logging
 import os
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from enum import Enum
 from pathlib import Path
 from struct import Struct, error
 from types import TracebackType
-from typing import IO, Any, NamedTuple, Self, TypeVar
+from typing import IO, Any, NamedTuple, Self, TypeVar, get_type_hints
 
-from totempole.effects import Deliver, Effect, ToProcesses, Transmit
+from totempole.core.effects import Effect, Records, Send
+from totempole.core.inputs import Arrived, Expired, Input, Narrowed, Start, Written
+from totempole.core.order import Leave, Submit
+from totempole.core.records import record_text, record_value
 from totempole.errors import ConfigurationError, TraceError
 from totempole.groups import GroupConfig
-from totempole.groups.events import GroupMessages, StateChunk
+from totempole.groups.commands import Connect, Disconnect, GiveState, JoinGroup, LeaveGroup, Multicast
+from totempole.srp.commands import Rekey
 from totempole.srp.config import RingConfig
-from totempole.srp.states import Timer
-from totempole.types import OrderKey, Place, ProcessId, ProcessorId, RingId, Service
+from totempole.stack import NetworkSpec, RingSpec, StackSpec
 from totempole.wire.seal import Keyring
 
 MAGIC = b"TOTEMREC"
-VERSION = 2
+VERSION = 3
 
-METHODS = (
-    "start",
-    "receive",
-    "receive_burst",
-    "expire",
-    "persisted",
-    "submit",
-    "leave",
-    "limit_segments",
-    "rekey",
-    "connect",
-    "disconnect",
-    "join",
-    "leave_group",
-    "multicast",
-    "give_state",
-)
-"""All that a replay may call. The header lists those that its file was written with."""
-
-
-def _process(value: tuple[int, ...]) -> ProcessId:
-    return ProcessId(*value)
-
-
-def _place(value: tuple[Any, int]) -> Place:
-    (ring, seq, configuration), index = value
-    return Place(OrderKey(RingId(*ring), seq, RingId(*configuration)), index)
-
-
-TYPED: Mapping[tuple[str, int], Callable[[Any], Any]] = {
-    ("expire", 0): Timer,
-    ("submit", 1): Service,
-    ("multicast", 3): Service,
-    ("give_state", 2): _process,
-    ("give_state", 3): _place,
+INPUTS: dict[str, type] = {
+    kind.__name__: kind
+    for kind in (
+        *(Start, Arrived, Expired, Written, Narrowed, Submit, Leave, Rekey),
+        *(Connect, Disconnect, JoinGroup, LeaveGroup, Multicast, GiveState),
+    )
 }
-"""Arguments that are numbers in the file and something better in the protocol, by method and place."""
+"""All that a stack can be fed. The header lists those that its file was written with."""
 
 BYTES_MAX = 2**30
 """A recording stops at so many bytes, with a mark and a line in the log."""
@@ -99,34 +74,19 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RecordingHeader:
-    """What it takes to make the protocol object that was recorded, but for its keys."""
+    """What it takes to build the stack that was recorded, but for its keys."""
 
-    processor: ProcessorId
-    config: RingConfig
-    stable: Mapping[str, int]
+    spec: StackSpec
+    stable: Records
     trace_kinds: frozenset[str]
     key_ids: tuple[int, ...] = ()
     """The ids of the keyring at the start, the active one first; none: unsealed."""
-    groups: GroupConfig = field(default_factory=GroupConfig)
-
-
-def recording_header(
-    processor: ProcessorId,
-    config: RingConfig,
-    stable: Mapping[str, int],
-    trace_kinds: Iterable[str],
-    key_ids: Iterable[int] = (),
-    groups: GroupConfig | None = None,
-) -> RecordingHeader:
-    kinds = frozenset(trace_kinds)
-    return RecordingHeader(processor, config, dict(stable), kinds, tuple(key_ids), groups or GroupConfig())
 
 
 class RecordedInput(NamedTuple):
-    method: str
+    given: Input
+    """A keyring is KeyIds."""
     now_us: int
-    arguments: tuple[Any, ...]
-    """Keyrings are KeyIds."""
     digest: int
 
 
@@ -139,34 +99,23 @@ class KeyIds(tuple[int, ...]):
 def effects_digest(effects: Iterable[Effect]) -> int:
     """CRC-32 over a canonical text of the effects, in order; bytes count as they are, not as text.
 
-    A Transmit's `packet` is left out: its bytes say the same.
+    A transmission's `packet` is left out: its bytes say the same.
     """
     crc = 0
     for effect in effects:
-        if type(effect) is Transmit:
-            sizes = [(len(burst.data), burst.segment_bytes) for burst in effect.bursts]
-            crc = zlib.crc32(f"Transmit {effect.to} {int(effect.channel)} {sizes}".encode(), crc)
-            for burst in effect.bursts:
-                crc = zlib.crc32(burst.data, crc)
-        elif type(effect) is Deliver:
-            crc = zlib.crc32(repr(effect._replace(payload=b"")).encode(), crc)
-            crc = zlib.crc32(effect.payload, crc)
-        elif type(effect) is ToProcesses:
-            crc = _event_digest(effect, crc)
-        else:
-            crc = zlib.crc32(repr(effect).encode(), crc)
+        crc = _digest(effect._replace(packet=None) if type(effect) is Send else effect, crc)
     return crc
 
 
-def _event_digest(effect: ToProcesses, crc: int) -> int:
-    event = effect.event
-    if isinstance(event, GroupMessages):
-        crc = zlib.crc32(event.batch, crc)
-        event = event._replace(batch=b"")
-    elif isinstance(event, StateChunk):
-        crc = zlib.crc32(event.content, crc)
-        event = event._replace(content=b"")
-    return zlib.crc32(f"{effect.processes} {event!r}".encode(), crc)
+def _digest(value: Any, crc: int) -> int:
+    if isinstance(value, (bytes, memoryview)):
+        return zlib.crc32(value, crc)
+    if isinstance(value, tuple):
+        crc = zlib.crc32(f"{type(value).__name__} {len(value)}".encode(), crc)
+        for item in value:
+            crc = _digest(item, crc)
+        return crc
+    return zlib.crc32(repr(value).encode(), crc)
 
 
 # Writing
@@ -190,11 +139,12 @@ class InputRecorder:
         self._put(_framed(_header_bytes(header)))
         self.flush()
 
-    def record(self, method: str, now_us: int, arguments: Sequence[Any], effects: Iterable[Effect]) -> None:
+    def record(self, now_us: int, given: Input, effects: Iterable[Effect]) -> None:
         """One input and what it led to. Does nothing once the recording has ended."""
         if self.ended is not None:
             return
-        body = _INPUT.pack(_NUMBERS[method], now_us, effects_digest(effects)) + b"".join(_encoded(arguments))
+        number = _NUMBERS[type(given).__name__]
+        body = _INPUT.pack(number, now_us, effects_digest(effects)) + b"".join(_encoded(_fields(given)))
         if self._written_bytes + self._waiting_bytes + _FRAME.size + len(body) > self._bytes_max:
             _log.warning("%s: %d bytes recorded, and bytes_max allows no more", self.path, self._bytes_max)
             self._end(ENDED_FULL)
@@ -246,7 +196,7 @@ class InputRecorder:
         os.close(self._file)
 
 
-_NUMBERS = {method: number for number, method in enumerate(METHODS)}
+_NUMBERS = {name: number for number, name in enumerate(INPUTS)}
 
 
 def _framed(body: bytes) -> bytes:
@@ -254,21 +204,33 @@ def _framed(body: bytes) -> bytes:
 
 
 def _header_bytes(header: RecordingHeader) -> bytes:
-    config = {item.name: int(getattr(header.config, item.name)) for item in fields(header.config)}
+    spec = header.spec
     values = {
-        "processor": header.processor,
-        "config": config,
-        "groups": {item.name: getattr(header.groups, item.name) for item in fields(header.groups)},
-        "stable": dict(header.stable),
+        "processor": spec.processor,
+        "networks": [network.segment_bytes for network in spec.networks],
+        "rings": [
+            {"engine": ring.engine, "network": ring.network, "config": _settings(ring.config)}
+            for ring in spec.rings
+        ],
+        "groups": None if spec.groups is None else _settings(spec.groups),
+        "stable": {name: record_text(value) for name, value in header.stable.items()},
         "trace_kinds": sorted(header.trace_kinds),
         "key_ids": header.key_ids,
-        "methods": METHODS,
+        "inputs": list(INPUTS),
     }
     return json.dumps(values, sort_keys=True).encode()
 
 
-def _encoded(arguments: Sequence[Any]) -> Iterator[bytes]:
-    for value in arguments:
+def _settings(config: RingConfig | GroupConfig) -> dict[str, int]:
+    return {item.name: int(getattr(config, item.name)) for item in fields(config)}
+
+
+def _fields(given: Input) -> Sequence[Any]:
+    return given if isinstance(given, tuple) else [getattr(given, item.name) for item in fields(given)]  # type: ignore[arg-type]
+
+
+def _encoded(values: Sequence[Any]) -> Iterator[bytes]:
+    for value in values:
         if isinstance(value, int):
             size = value.bit_length() // 8 + 1
             yield b"I" + _U8.pack(size) + value.to_bytes(size, "big", signed=True)
@@ -281,10 +243,12 @@ def _encoded(arguments: Sequence[Any]) -> Iterator[bytes]:
         elif isinstance(value, (tuple, list)):
             yield b"T" + _U32.pack(len(value))
             yield from _encoded(value)
+        elif value is None:
+            yield b"N"
         elif isinstance(value, Keyring):
             yield b"K" + bytes([len(value.keys), *(key.id for key in value.keys)])
         else:
-            raise TypeError(f"a recording has no place for an argument of type {type(value).__name__}")
+            raise TypeError(f"a recording has no place for a field of type {type(value).__name__}")
 
 
 def _cannot_write(path: Path, error: OSError) -> TraceError:
@@ -304,7 +268,7 @@ class RecordingReader:
         self.ended: str | None = None
         self._file: IO[bytes] = _open(path)
         try:
-            self.header, self._methods = self._read_header()
+            self.header, self._kinds = self._read_header()
         except BaseException:
             self._file.close()
             raise
@@ -325,8 +289,8 @@ class RecordingReader:
 
     def _input(self, body: bytes) -> RecordedInput:
         try:
-            return _decoded_input(body, self._methods)
-        except (error, IndexError, ValueError) as problem:
+            return _decoded_input(body, self._kinds)
+        except (error, IndexError, TypeError, ValueError) as problem:
             raise self._damaged(str(problem)) from None
 
     def _frame(self) -> bytes | None:
@@ -375,26 +339,38 @@ def _decoded_header(body: bytes, path: Path) -> tuple[RecordingHeader, list[str]
     try:
         values = json.loads(body)
         header = RecordingHeader(
-            values["processor"],
-            _config(RingConfig, values["config"]),
-            values["stable"],
+            _decoded_spec(values),
+            {name: record_value(text) for name, text in values["stable"].items()},
             frozenset(values["trace_kinds"]),
             tuple(values["key_ids"]),
-            _config(GroupConfig, values["groups"]),
         )
-        methods = list(values["methods"])
+        kinds = list(values["inputs"])
     except (KeyError, TypeError, ValueError, ConfigurationError) as problem:
         raise TraceError(f"{path}: its header cannot be used ({problem})") from None
-    unknown = sorted(set(methods) - set(METHODS))
+    unknown = sorted(set(kinds) - set(INPUTS))
     if unknown:
-        raise TraceError(f"{path}: it has inputs {unknown[0]!r}, which this version's protocol does not take")
-    return header, methods
+        raise TraceError(f"{path}: it has inputs {unknown[0]!r}, which this version's stack does not take")
+    return header, kinds
+
+
+def _decoded_spec(values: dict[str, Any]) -> StackSpec:
+    rings = [
+        RingSpec(_config(RingConfig, ring["config"]), ring["network"], ring["engine"])
+        for ring in values["rings"]
+    ]
+    groups = values["groups"]
+    return StackSpec(
+        values["processor"],
+        tuple(NetworkSpec(segment_bytes) for segment_bytes in values["networks"]),
+        tuple(rings),
+        None if groups is None else _config(GroupConfig, groups),
+    )
 
 
 Config = TypeVar("Config", RingConfig, GroupConfig)
 
 
-def _config(kind: type[Config], values: Mapping[str, Any]) -> Config:
+def _config(kind: type[Config], values: dict[str, Any]) -> Config:
     """Every setting must be there: a default of today may not be the default that was recorded."""
     types: dict[str, Any] = {item.name: type(item.default) for item in fields(kind)}
     for name in sorted(types.keys() ^ values.keys()):
@@ -403,22 +379,35 @@ def _config(kind: type[Config], values: Mapping[str, Any]) -> Config:
     return kind(**{name: types[name](value) for name, value in values.items()})
 
 
-def _decoded_input(body: bytes, methods: Sequence[str]) -> RecordedInput:
+def _decoded_input(body: bytes, kinds: Sequence[str]) -> RecordedInput:
     number, now_us, digest = _INPUT.unpack_from(body)
-    method = methods[number]
+    kind = INPUTS[kinds[number]]
     place, found = _INPUT.size, []
     while place < len(body):
         value, place = _decoded(body, place)
         found.append(value)
-    arguments = tuple(
-        TYPED[method, index](value) if (method, index) in TYPED else value
-        for index, value in enumerate(found)
-    )
-    return RecordedInput(method, now_us, arguments, digest)
+    return RecordedInput(_typed(kind, found), now_us, digest)
+
+
+def _typed(kind: Any, values: Sequence[Any]) -> Any:
+    """A named tuple or dataclass of these fields, with each of them as its annotation says."""
+    hints = _HINTS.setdefault(kind, [*get_type_hints(kind, None, {"Keyring": Keyring}).values()])
+    return kind(*[_typed_value(hint, value) for hint, value in zip(hints, values, strict=True)])
+
+
+def _typed_value(hint: Any, value: Any) -> Any:
+    if not isinstance(hint, type) or isinstance(value, KeyIds):
+        return value
+    if issubclass(hint, Enum) or hint is bool:
+        return hint(value)
+    return _typed(hint, value) if issubclass(hint, tuple) and hasattr(hint, "_fields") else value
+
+
+_HINTS: dict[type, list[Any]] = {}
 
 
 def _decoded(body: bytes, place: int) -> tuple[Any, int]:
-    """The argument that begins here, and where the next one does."""
+    """The field that begins here, and where the next one does."""
     tag, place = body[place : place + 1], place + 1
     if tag == b"T":
         (count,) = _U32.unpack_from(body, place)
@@ -428,12 +417,14 @@ def _decoded(body: bytes, place: int) -> tuple[Any, int]:
             item, place = _decoded(body, place)
             items.append(item)
         return tuple(items), place
+    if tag == b"N":
+        return None, place
     length = _U32 if tag in (b"B", b"S") else _U8
     (size,) = length.unpack_from(body, place)
     place += length.size
     data = body[place : place + size]
     if len(data) < size:
-        raise ValueError("an argument longer than its frame")
+        raise ValueError("a field longer than its frame")
     match tag:
         case b"B":
             return data, place + size
@@ -443,4 +434,4 @@ def _decoded(body: bytes, place: int) -> tuple[Any, int]:
             return int.from_bytes(data, "big", signed=True), place + size
         case b"K":
             return KeyIds(data), place + size
-    raise ValueError(f"an argument of unknown type {tag!r}")
+    raise ValueError(f"a field of unknown type {tag!r}")

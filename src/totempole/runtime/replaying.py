@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import cast
 
-from totempole.effects import Deliver, Effect, InstallConfiguration
+from totempole.core.effects import Effect, Tell
+from totempole.core.order import InstallConfiguration
 from totempole.errors import ConfigurationError
-from totempole.groups import GroupLayer, over_ring
 from totempole.jitter import jitter
 from totempole.runtime.recording import (
     KeyIds,
@@ -24,12 +24,13 @@ from totempole.runtime.recording import (
     RecordingReader,
     effects_digest,
 )
-from totempole.srp.endpoint import Endpoint
+from totempole.srp.commands import Rekey
+from totempole.stack import ProcessorStack, build
 from totempole.types import Configuration
 from totempole.wire.seal import Key, Keyring
 
 Keys = Mapping[int, Key]
-MakeEndpoint = Callable[[RecordingHeader], Any]
+BuildStack = Callable[[RecordingHeader], ProcessorStack]
 
 EFFECTS_SHOWN = 12
 """Of the input that differs; each on one line of at most EFFECT_LETTERS."""
@@ -42,7 +43,8 @@ class Difference:
 
     index: int
     """Counted from 0."""
-    method: str
+    input: str
+    """Its kind."""
     now_us: int
     text: str
     found: tuple[str, ...] = ()
@@ -61,7 +63,7 @@ class ReplayReport:
 
     header: RecordingHeader
     inputs: Counter[str] = field(default_factory=Counter)
-    """By method, those that agreed."""
+    """By kind, those that agreed."""
     states: Counter[str] = field(default_factory=Counter)
     """How often an input ended in a state other than the one before."""
     configurations: list[Installed] = field(default_factory=list)
@@ -81,15 +83,13 @@ class ReplayReport:
         return self.difference is None
 
 
-def endpoint_maker(keys: Keys) -> MakeEndpoint:
-    """Groups over the single ring, sealed with these keys if the recording says that it was sealed."""
+def stack_builder(keys: Keys) -> BuildStack:
+    """The stack as the recording describes it, sealed with these keys if it says that it was sealed."""
 
-    def make(header: RecordingHeader) -> GroupLayer:
+    def make(header: RecordingHeader) -> ProcessorStack:
         keyring = keyring_of(KeyIds(header.key_ids), keys) if header.key_ids else None
-        kinds = header.trace_kinds
-        draw = jitter(header.processor, header.stable)
-        endpoint = Endpoint(header.processor, header.config, header.stable, kinds, keyring, draw)
-        return over_ring(endpoint, header.config, header.groups, kinds)
+        draw = jitter(header.spec.processor, header.stable)
+        return build(header.spec, header.stable, header.trace_kinds, keyring, draw)
 
     return make
 
@@ -105,7 +105,7 @@ def keyring_of(ids: KeyIds, keys: Keys) -> Keyring:
 
 def replay(
     path: Path,
-    make_endpoint: MakeEndpoint | None = None,
+    make_stack: BuildStack | None = None,
     keys: Keys | None = None,
     inputs_max: int | None = None,
 ) -> ReplayReport:
@@ -114,54 +114,54 @@ def replay(
     reader = RecordingReader(path)
     try:
         report = ReplayReport(reader.header)
-        endpoint = (make_endpoint or endpoint_maker(keys))(reader.header)
+        stack = (make_stack or stack_builder(keys))(reader.header)
         inputs: Iterable[RecordedInput] = islice(iter(reader), inputs_max)
-        _replay(report, endpoint, inputs, keys)
+        _replay(report, stack, inputs, keys)
         report.ended = reader.ended
         return report
     finally:
         reader.close()
 
 
-def _replay(report: ReplayReport, endpoint: Any, inputs: Iterable[RecordedInput], keys: Keys) -> None:
+def _replay(report: ReplayReport, stack: ProcessorStack, inputs: Iterable[RecordedInput], keys: Keys) -> None:
     state = None
-    ring: Any = endpoint.order if isinstance(endpoint, GroupLayer) else endpoint
     for index, each in enumerate(inputs):
         report.first_us = report.first_us if index else each.now_us
-        effects, difference = _feed(endpoint, index, each, keys)
+        effects, difference = _feed(stack, index, each, keys)
         if difference is not None:
             report.difference = difference
             return
         report.last_us = each.now_us
-        report.inputs[each.method] += 1
+        report.deliveries = stack.ring.delivered
+        report.inputs[type(each.given).__name__] += 1
         _note(report, each.now_us, effects)
-        if ring.state is not state:
-            state = ring.state
+        if stack.ring.state is not state:
+            state = stack.ring.state
             report.states[state.name.lower()] += 1
 
 
 def _feed(
-    endpoint: Any, index: int, each: RecordedInput, keys: Keys
+    stack: ProcessorStack, index: int, each: RecordedInput, keys: Keys
 ) -> tuple[list[Effect], Difference | None]:
-    arguments = [keyring_of(item, keys) if type(item) is KeyIds else item for item in each.arguments]
+    given, name = each.given, type(each.given).__name__
+    if isinstance(given, Rekey):
+        given = Rekey(keyring_of(cast(KeyIds, given.keyring), keys))
     try:
-        effects: list[Effect] = getattr(endpoint, each.method)(each.now_us, *arguments)
+        effects = stack.feed(each.now_us, given)
     except Exception as error:
         # Whatever it is: the node that was recorded went on.
         text = f"it raises {type(error).__name__}: {error}"
-        return [], Difference(index, each.method, each.now_us, text)
+        return [], Difference(index, name, each.now_us, text)
     if effects_digest(effects) == each.digest:
         return effects, None
     text = f"its {len(effects)} effects are not those recorded"
-    return effects, Difference(index, each.method, each.now_us, text, _shown(effects))
+    return effects, Difference(index, name, each.now_us, text, _shown(effects))
 
 
 def _note(report: ReplayReport, now_us: int, effects: Iterable[Effect]) -> None:
     for effect in effects:
-        if type(effect) is Deliver:
-            report.deliveries += 1
-        elif type(effect) is InstallConfiguration:
-            report.configurations.append(Installed(now_us, effect.configuration))
+        if type(effect) is Tell and type(effect.event) is InstallConfiguration:
+            report.configurations.append(Installed(now_us, effect.event.configuration))
 
 
 def _shown(effects: list[Effect]) -> tuple[str, ...]:

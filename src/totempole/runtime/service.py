@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from totempole.effects import Deliver, InstallConfiguration, SafeUpTo
+from totempole.core.order import Deliver, InstallConfiguration
 from totempole.errors import ConfigurationError, NetworkError, TotemError
 from totempole.groups import Batch
 from totempole.runtime import keyring
@@ -25,8 +25,6 @@ class NoApplication:
     def delivered(self, packet: Deliver, messages: Batch) -> None: ...
 
     def installed(self, installed: InstallConfiguration) -> None: ...
-
-    def safe(self, up_to: SafeUpTo) -> None: ...
 
     def ready(self) -> None: ...
 

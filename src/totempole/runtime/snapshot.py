@@ -11,7 +11,8 @@ from totempole.types import Configuration
 
 def snapshot(driver: Driver) -> dict[str, Any]:
     """May be taken on any thread: every value is read once, and none is changed."""
-    config, meters, sockets, endpoint = driver.config, driver.meters, driver.sockets, driver.endpoint
+    config, meters, ring, network = driver.config, driver.meters, driver.ring, driver.networks[0]
+    sockets = network.sockets
     rates, configuration = meters.rates, driver.configuration
     refused = dict(sockets.refused)
     overflowed = sockets.overflowed()
@@ -21,8 +22,8 @@ def snapshot(driver: Driver) -> dict[str, Any]:
         "processor": config.processor,
         "cluster_id": config.ring.cluster_id,
         "version": version("totempole"),
-        "state": endpoint.state.name.lower(),
-        "ring": str(endpoint.machine.installed.ring_id),
+        "state": ring.state.name.lower(),
+        "ring": str(ring.machine.installed.ring_id),
         "ring_kind": config.ring.ring_kind.name.lower(),
         "members": list(configuration.members) if configuration else [],
         "uptime_s": (now_us() - driver.started_us) // 1_000_000,
@@ -30,7 +31,7 @@ def snapshot(driver: Driver) -> dict[str, Any]:
         "address": f"{sockets.own[0]} port {sockets.own[1]}",
         "sealed": driver.sealed,
         "key_ids": list(driver.key_ids),
-        "segment_bytes": driver.segment_bytes,
+        "segment_bytes": network.segment_bytes,
         "offload": {
             "send": sockets.offload.send,
             "receive": sockets.offload.receive,
@@ -46,16 +47,16 @@ def snapshot(driver: Driver) -> dict[str, Any]:
             "retransmissions_per_s": rates["retransmissions"],
         },
         "totals": dict(meters.totals()),
-        "dropped": dict(endpoint.dropped + driver.layer.dropped),
+        "dropped": dict(ring.dropped + driver.layer.dropped),
         "kernel_refused": refused,
         "queue": {
-            "send": endpoint.queued,
+            "send": ring.queued,
             "send_max": driver.ring_config.send_queue_max,
             "application": driver.outbox.bytes + driver.layer.waiting_bytes,
         },
-        "groups": {"count": driver.layer.group_count, "ready": driver.layer.ready},
+        "groups": {"count": driver.layer.group_count, "ready": driver.layer.views_in_force},
         "clients": driver.clients.snapshot(),
-        "timeouts_us": endpoint.timeouts,
+        "timeouts_us": ring.timeouts,
         "lag": {
             "last_ms": meters.lag.last_us / 1000,
             "max_ms": meters.lag.longest_us / 1000,

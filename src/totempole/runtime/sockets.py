@@ -17,7 +17,7 @@ from ipaddress import ip_address
 from struct import pack, unpack
 from typing import NamedTuple
 
-from totempole.effects import Channel
+from totempole.core.effects import Channel
 from totempole.errors import NetworkError
 from totempole.runtime import offload as offloading
 from totempole.runtime.config import NetworkConfig

@@ -115,6 +115,11 @@ class SingleRing(BaseLayer):
         return {name.removesuffix("_us"): getattr(timeouts, name) for name in names}
 
     @property
+    def delivered(self) -> int:
+        """Messages, in this life."""
+        return self._output.delivered
+
+    @property
     def gives_way(self) -> bool:
         """Whether this is a first life that yields to whoever has its number, in whichever life."""
         return self._gives_way

@@ -1,0 +1,121 @@
+"""Executes a stack's effects, in order: on the network, the timers, the disk, and for who stands above."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from totempole.core.effects import (
+    Alarm,
+    CancelTimer,
+    Effect,
+    Reachable,
+    Role,
+    Send,
+    SetTimer,
+    Stopped,
+    Tell,
+    Trace,
+    Write,
+)
+from totempole.core.order import Deliver, InstallConfiguration
+from totempole.groups.events import GroupMessages, Taken, ToProcesses
+from totempole.runtime.meters import Meters
+from totempole.runtime.network import Network
+from totempole.types import ProcessorId
+
+
+class Owner(Protocol):
+    """What execution needs of the driver. All calls come in the order of the effects."""
+
+    timers: dict[Any, int]
+    running: bool
+
+    def write(self, write: Write) -> None: ...
+
+    def delivered(self, packet: Deliver) -> None: ...
+
+    def installed(self, installed: InstallConfiguration) -> None: ...
+
+    def grouped(self, event: ToProcesses | Taken) -> None: ...
+
+    def alarmed(self, alarm: Alarm) -> None: ...
+
+    def stopped(self) -> None: ...
+
+
+class Execution:
+    def __init__(self, me: ProcessorId, networks: Sequence[Network], meters: Meters, owner: Owner) -> None:
+        self.to_self: deque[tuple[int, Send]] = deque()
+        """What the processor has sent to itself: the token of a ring of one."""
+        self.busy = False
+        self._me = me
+        self._networks = networks
+        self._meters = meters
+        self._owner = owner
+        self._tells: dict[type, Callable[[Any], None]] = {
+            Deliver: owner.delivered,
+            InstallConfiguration: owner.installed,
+            ToProcesses: self._to_processes,
+            Taken: owner.grouped,
+        }
+
+    def run(self, now_us: int, effects: Sequence[Effect]) -> None:
+        owner = self._owner
+        timers = owner.timers
+        self.busy = True
+        for effect in effects:
+            if not owner.running:
+                break  # a failure: what was decided before it is not carried out after it
+            if type(effect) is Send:
+                self._send(now_us, effect)
+            elif type(effect) is Tell:
+                told = self._tells.get(type(effect.event))
+                if told is not None:  # else PushBack or Ready: the outbox asks by itself
+                    told(effect.event)
+            elif type(effect) is SetTimer:
+                timers[effect.timer] = effect.at_us
+            elif type(effect) is CancelTimer:
+                timers.pop(effect.timer, None)
+            elif type(effect) is not Trace:
+                self._run_rarer(now_us, effect)
+        self.busy = False
+
+    def _run_rarer(self, now_us: int, effect: Effect) -> None:
+        match effect:
+            case Write():
+                self._owner.write(effect)
+            case Reachable(processor, network, source, just_now):
+                self._networks[network].book.learn(processor, source, just_now, now_us)
+            case Alarm():
+                self._owner.alarmed(effect)
+            case Stopped():
+                self._owner.stopped()
+
+    def _send(self, now_us: int, send: Send) -> None:
+        self._meter(now_us, send)
+        for number in send.networks:
+            if send.to == self._me:
+                self.to_self.append((number, send))
+            else:
+                self._networks[number].send(send)
+
+    def _meter(self, now_us: int, send: Send) -> None:
+        meters, role = self._meters, send.role
+        meters.packets_sent += 1
+        for burst in send.bursts:
+            meters.bytes_sent += len(burst.data)
+        if role is Role.TOKEN:
+            meters.tokens += 1
+            meters.rotations.visit(now_us)
+        elif role is Role.TOKEN_AGAIN:
+            meters.token_retransmissions += 1
+        elif role is Role.RETRANSMISSION:
+            meters.retransmissions += 1
+
+    def _to_processes(self, event: ToProcesses) -> None:
+        if type(event.event) is GroupMessages:
+            self._meters.messages_delivered += event.event.count
+            self._meters.bytes_delivered += len(event.event.batch)
+        self._owner.grouped(event)
