@@ -15,11 +15,11 @@ import pytest
 import totempole
 from recordings import life, write
 from totempole.cli import main, replay_inputs
+from totempole.core.inputs import Start, Written
 from totempole.jitter import jitter
 from totempole.runtime import keyring
-from totempole.runtime.recording import InputRecorder, recording_header
-from totempole.srp.config import RingConfig
-from totempole.srp.endpoint import Endpoint
+from totempole.runtime.recording import InputRecorder, RecordingHeader
+from totempole.stack import StackSpec, build
 
 
 @pytest.fixture(scope="module")
@@ -82,20 +82,21 @@ def test_a_difference_exits_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert main(["replay", str(path), "--json", str(file)]) == 1
     text = capsys.readouterr().out
     assert "DIFFERENT" in text
-    assert "input 0, start, at 0.000000 s: its " in text
+    assert "input 0, Start, at 0.000000 s: its " in text
     difference: dict[str, Any] = json.loads(file.read_text())["difference"]
-    assert (difference["index"], difference["method"], difference["at_us"]) == (0, "start", now_us + 7)
+    assert (difference["index"], difference["input"], difference["at_us"]) == (0, "Start", now_us + 7)
     assert difference["effects"]
 
 
 def test_a_sealed_recording(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     keys = keyring.create(tmp_path / "totem.key")
-    header = recording_header(1, RingConfig(), {}, (), [key.id for key in keys.keys])
-    endpoint = Endpoint(1, RingConfig(), {}, frozenset(), keys, jitter(1, {}))
+    spec = StackSpec(1)
+    header = RecordingHeader(spec, {}, frozenset(), tuple(key.id for key in keys.keys))
+    stack = build(spec, {}, keyring=keys, draw=jitter(1, {}))
     path = tmp_path / "x"
     with InputRecorder(path, header) as recorder:
-        recorder.record("start", 0, (), endpoint.start(0))
-        recorder.record("persisted", 9, (1,), endpoint.persisted(9, 1))
+        recorder.record(0, Start(), stack.feed(0, Start()))
+        recorder.record(9, Written(1), stack.feed(9, Written(1)))
     assert main(["replay", str(path)]) == 2
     assert "sealed with key 1: give the key file that has it (--key-file)" in capsys.readouterr().err
     assert main(["replay", str(path), "--key-file", str(tmp_path / "totem.key")]) == 0

@@ -32,12 +32,13 @@ from totempole.client.frames import (
     decode,
     encode,
 )
+from totempole.core import effects
+from totempole.core.effects import CancelTimer, SetTimer, Tell, Write
+from totempole.core.inputs import Arrived, Expired, Input, Start, Written
 from totempole.daemon import ClientsConfig, ClientService
-from totempole.effects import CancelTimer, Persist, SetTimer, Taken, ToProcesses, Transmit
-from totempole.groups import Batch, GroupConfig, GroupLayer, over_ring, pack
-from totempole.groups.events import GroupMessages, GroupView
-from totempole.srp import Endpoint
-from totempole.srp.config import RingConfig
+from totempole.groups import Batch, GroupConfig, GroupLayer, pack
+from totempole.groups.events import GroupMessages, GroupView, Taken, ToProcesses
+from totempole.stack import StackSpec, build
 from totempole.types import Payload, Service
 
 LIMIT_S = 60.0
@@ -50,15 +51,16 @@ class Loop:
     """The host: what a driver is to its service, without network and disk."""
 
     def __init__(self, groups: GroupConfig) -> None:
-        ring = RingConfig()
-        self.layer: GroupLayer = over_ring(Endpoint(1, ring, {}, frozenset()), ring, groups, frozenset())
+        self._stack = build(StackSpec(1, groups=groups), {})
+        assert self._stack.groups is not None
+        self.layer: GroupLayer = self._stack.groups
         self.service: ClientService | None = None
         self.failure: BaseException | None = None
         self.skew_us = 0
         """Added to the clock, to bring deadlines near."""
         self._watched: dict[int, Callable[[int], None]] = {}
         self._timers: dict[Any, int] = {}
-        self._to_self: deque[tuple[bytes, ...]] = deque()
+        self._to_self: deque[effects.Send] = deque()
         self._calls: deque[Callable[[], None]] = deque()
         self._applying = False
         self._running = True
@@ -72,31 +74,31 @@ class Loop:
     def now_us(self) -> int:
         return time.monotonic_ns() // 1000 + self.skew_us
 
-    def feed(self, method: str, *arguments: Any) -> None:
+    def feed(self, given: Input) -> None:
         assert not self._applying, "an effect was answered with an input before the effects behind it"
-        effects = getattr(self.layer, method)(self.now_us(), *arguments)
+        effects = self._stack.feed(self.now_us(), given)
         persisted = []
         self._applying = True
         for effect in effects:
-            if isinstance(effect, Persist):
+            if isinstance(effect, Write):
                 persisted.append(effect.ticket)
             else:
                 self._apply(effect)
         self._applying = False
         for ticket in persisted:
-            self.feed("persisted", ticket)
+            self.feed(Written(ticket))
 
     def _apply(self, effect: Any) -> None:
         match effect:
-            case Transmit(to=1):
-                self._to_self.append(effect.datagrams)
+            case effects.Send(to=1):
+                self._to_self.append(effect)
             case SetTimer(timer=timer, at_us=at_us):
                 self._timers[timer] = at_us
             case CancelTimer(timer=timer):
                 self._timers.pop(timer, None)
-            case ToProcesses() | Taken():
+            case Tell(event=ToProcesses() | Taken() as event):
                 assert self.service is not None
-                self.service.grouped(effect)
+                self.service.grouped(event)
 
     def watch(self, descriptor: int, on_ready: Callable[[int], None], events: int = select.EPOLLIN) -> None:
         assert descriptor not in self._watched
@@ -122,7 +124,7 @@ class Loop:
 
     def start(self) -> None:
         self._thread.start()
-        self.ask(lambda: self.feed("start"))
+        self.ask(lambda: self.feed(Start()))
 
     def stop(self) -> None:
         def halt() -> None:
@@ -160,7 +162,8 @@ class Loop:
         for _ in range(len(self._calls)):
             self._calls.popleft()()
         for _ in range(len(self._to_self)):
-            self.feed("receive", self._to_self.popleft())
+            send = self._to_self.popleft()
+            self.feed(Arrived(0, send.channel, send.datagrams, 0, None))
         now = self.now_us()
         for timer, due_us in [item for item in self._timers.items() if item[1] <= now]:
             if self._timers.get(timer) == due_us:
@@ -168,7 +171,7 @@ class Loop:
                 if callable(timer):
                     timer()
                 else:
-                    self.feed("expire", timer)
+                    self.feed(Expired(timer))
         for descriptor, mask in ready:
             if descriptor == self._waker:
                 os.eventfd_read(self._waker)

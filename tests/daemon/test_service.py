@@ -37,9 +37,16 @@ from totempole.client.frames import (
 )
 from totempole.daemon.identity import EMBEDDED
 from totempole.daemon.service import PROMPT_MAX
-from totempole.effects import ToProcesses
 from totempole.groups import Batch, GroupConfig, pack
-from totempole.groups.events import BecameSafe, GroupMessages, GroupView, StateAsked, StateBegins, StateChunk
+from totempole.groups.events import (
+    BecameSafe,
+    GroupMessages,
+    GroupView,
+    StateAsked,
+    StateBegins,
+    StateChunk,
+    ToProcesses,
+)
 from totempole.types import ConfigurationKind, ProcessId, Service
 
 MIB = 1024 * 1024

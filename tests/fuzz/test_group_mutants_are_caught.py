@@ -21,10 +21,10 @@ from totempole.sim.fuzz.mutants import (
     UNNOTICED,
     Mutant,
     hunt,
-    mutated_endpoint,
+    mutated_stack,
 )
 from totempole.sim.fuzz.trial import RAISED
-from totempole.sim.grouped import Grouped
+from totempole.sim.stacks import RealStack
 
 EVERY = (*GROUP_MUTANTS, *GROUP_STAGED, *GROUP_UNNOTICED, *GROUP_HARMLESS)
 
@@ -78,7 +78,6 @@ def test_what_is_called_harmless_is_not_noticed(mutant: Mutant) -> None:
 
 
 def test_the_true_layer_is_left_as_it_was() -> None:
-    broken = mutated_endpoint(GROUP_MUTANTS[0])
-    assert isinstance(broken, Grouped)
-    assert broken.layer is not GroupLayer
-    assert Grouped().layer is GroupLayer
+    broken = mutated_stack(GROUP_MUTANTS[0])
+    assert broken.parts.groups is not GroupLayer
+    assert RealStack().parts.groups is GroupLayer

@@ -14,7 +14,7 @@ from totempole.errors import TotemError
 from totempole.sim.fuzz import group_coverage
 from totempole.sim.fuzz.coverage import IDLE_RUN_US
 from totempole.sim.fuzz.group_plan import group_plan
-from totempole.sim.fuzz.mutants import mutated_endpoint
+from totempole.sim.fuzz.mutants import mutated_stack
 from totempole.sim.fuzz.plan import CALM_US, plan
 from totempole.sim.fuzz.search import Tally, search
 from totempole.sim.fuzz.shrink import Shrinker
@@ -79,7 +79,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 
 def test_a_broken_layer_is_caught_and_shrunk_to_a_file() -> None:
     mutant = find_mutant("a lane not first in")
-    endpoint = mutated_endpoint(mutant)
+    endpoint = mutated_stack(mutant)
     scenario = group_plan(mutant.seed)
     verdict, _ = try_scenario(scenario, endpoint)
     small = Shrinker(scenario, verdict.violated, endpoint, trials_max=8).shrink()

@@ -19,11 +19,11 @@ from totempole.sim.fuzz.mutants import (
     UNNOTICED,
     Mutant,
     hunt,
-    mutated_endpoint,
+    mutated_stack,
 )
 from totempole.sim.fuzz.mutation import places_in
 from totempole.sim.fuzz.trial import RAISED
-from totempole.srp.endpoint import Endpoint
+from totempole.srp.engine import SingleRing
 
 EVERY = (*MUTANTS, *STAGED, *BY_HAND, *UNNOTICED, *HARMLESS)
 
@@ -84,18 +84,18 @@ def test_what_is_called_harmless_is_not_noticed(mutant: Mutant) -> None:
 
 
 def test_the_true_protocol_is_left_as_it_was() -> None:
-    broken = mutated_endpoint(MUTANTS[0])
-    from totempole.srp.endpoint import Endpoint as again
+    broken = mutated_stack(MUTANTS[0])
+    from totempole.srp.engine import SingleRing as again
 
-    assert broken is not Endpoint
-    assert again is Endpoint
+    assert broken.parts.engines["totem"] is not SingleRing
+    assert again is SingleRing
 
 
 def test_a_mutant_whose_text_is_gone_is_an_error() -> None:
     with pytest.raises(AssertionError, match="its text stands 0 times"):
-        mutated_endpoint(Mutant("nothing", "Ring.answer", "no such text", ""))
+        mutated_stack(Mutant("nothing", "Ring.answer", "no such text", ""))
     with pytest.raises(AssertionError, match=r"Ring\.nothing stands in 0 places"):
-        mutated_endpoint(Mutant("nothing", "Ring.nothing", "no such text", ""))
+        mutated_stack(Mutant("nothing", "Ring.nothing", "no such text", ""))
 
 
 def test_a_mutant_does_not_depend_on_how_its_code_is_written() -> None:

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from totempole.sim.contract import EndpointFactory, SansIo, SimulationError
-from totempole.sim.fuzz.mutants import BY_HAND, mutated_endpoint
-from totempole.sim.replay import default_endpoint
+from totempole.sim.contract import SansIo, SimulationError, StackFactory
+from totempole.sim.fuzz.mutants import BY_HAND, mutated_stack
 from totempole.sim.scenario import parse, run
+from totempole.sim.stacks import RealStack
 from totempole.srp.config import RingConfig
 from totempole.srp.packets import RegularMessage
 from totempole.types import ProcessorId
@@ -32,9 +32,9 @@ def test_a_commit_token_of_another_life_would_raise() -> None:
     """No entry of the token is of a ring that this life was on. `test_staged_mutants` runs the same
     scenario with the true protocol, which refuses the token and forms a ring with a higher number."""
     text = (STAGED / "the-same-number-in-two-lives.scenario").read_text()
-    broken = mutated_endpoint(MUTANTS["a Commit token of another life taken"])
-    with pytest.raises(SimulationError, match=r"processor 1 .* persisted.*: ValueError"):
-        run(parse(text, "two lives"), level="checked", endpoint=broken)
+    broken = mutated_stack(MUTANTS["a Commit token of another life taken"])
+    with pytest.raises(SimulationError, match=r"processor 1 .* Written.*: ValueError"):
+        run(parse(text, "two lives"), level="checked", stack=broken)
 
 
 LACKS_ONE = """
@@ -53,20 +53,20 @@ class DamagesOneInside:
     """Damages the inside of the first old message that processor 2 gets in recovery. The checksum is right,
     as if the sender's memory had flipped a bit before the checksum was computed."""
 
-    def __init__(self, make: EndpointFactory) -> None:
+    def __init__(self, make: StackFactory) -> None:
         self._make = make
         self.damaged = 0
 
     def __call__(
         self, me: ProcessorId, config: RingConfig, stable: Mapping[str, int], trace_kinds: frozenset[str], /
     ) -> SansIo:
-        endpoint: Any = self._make(me, config, stable, trace_kinds)
+        stack: Any = self._make(me, config, stable, trace_kinds)
         if me == 2:
-            self._intercept(endpoint)
-        return endpoint  # type: ignore[no-any-return]
+            self._intercept(stack.layers[0])
+        return stack  # type: ignore[no-any-return]
 
-    def _intercept(self, endpoint: Any) -> None:
-        receive, codec = endpoint._receive_packet, endpoint._codec
+    def _intercept(self, link: Any) -> None:
+        receive, codec = link._arrived_packet, link._codec
 
         def receive_damaged(name: Any, data: bytes) -> None:
             packet = codec.decode(data)
@@ -77,17 +77,17 @@ class DamagesOneInside:
                 data = codec.encode(packet._replace(contents=bytes(inside)))
             receive(name, data)
 
-        endpoint._receive_packet = receive_damaged
+        link._arrived_packet = receive_damaged
 
 
 def test_an_old_message_that_is_damaged_inside_is_asked_for_again() -> None:
-    damaging = DamagesOneInside(default_endpoint())
-    assert run(parse(LACKS_ONE, "one damaged"), level="checked", endpoint=damaging).failures == []
+    damaging = DamagesOneInside(RealStack())
+    assert run(parse(LACKS_ONE, "one damaged"), level="checked", stack=damaging).failures == []
     assert damaging.damaged == 1
 
 
 def test_an_old_message_that_is_damaged_inside_would_be_lost() -> None:
-    damaging = DamagesOneInside(mutated_endpoint(MUTANTS["a damaged old message counted as received"]))
-    failures = run(parse(LACKS_ONE, "one damaged"), level="checked", endpoint=damaging).failures
+    damaging = DamagesOneInside(mutated_stack(MUTANTS["a damaged old message counted as received"]))
+    failures = run(parse(LACKS_ONE, "one damaged"), level="checked", stack=damaging).failures
     assert damaging.damaged == 1
     assert any("same-messages-in-consecutive-configurations: violated" in failure for failure in failures)

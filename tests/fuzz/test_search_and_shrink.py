@@ -10,7 +10,7 @@ from totempole.errors import TotemError
 from totempole.sim.fuzz import search as searching
 from totempole.sim.fuzz import shrink as shrinking
 from totempole.sim.fuzz.coverage import EXPECTED, missing
-from totempole.sim.fuzz.mutants import MUTANTS, mutated_endpoint
+from totempole.sim.fuzz.mutants import MUTANTS, mutated_stack
 from totempole.sim.fuzz.plan import plan
 from totempole.sim.fuzz.search import Tally, search
 from totempole.sim.fuzz.shrink import Shrinker
@@ -67,7 +67,7 @@ def test_what_was_never_reached_is_named() -> None:
 
 def test_a_failing_scenario_shrinks_to_a_small_file_that_still_fails() -> None:
     mutant = next(mutant for mutant in MUTANTS if mutant.name == "safe delivered as agreed")
-    endpoint = mutated_endpoint(mutant)
+    endpoint = mutated_stack(mutant)
     scenario = plan(mutant.seed)
     verdict, _ = try_scenario(scenario, endpoint)
     assert verdict.violated

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from totempole.sim.fuzz.group_mutants import GROUP_STAGED
-from totempole.sim.fuzz.mutants import STAGED, mutated_endpoint
+from totempole.sim.fuzz.mutants import STAGED, mutated_stack
 from totempole.sim.scenario import Scenario, parse, run
 
 FILES = sorted((Path(__file__).parent / "staged").glob("*.scenario"))
@@ -44,4 +44,4 @@ def test_it_holds_of_the_true_protocol(file: Path) -> None:
 )
 def test_it_catches_the_mutants_it_names(file: Path, name: str) -> None:
     """By what is expected, not by an exception: that would be an error here."""
-    assert run(scenario(file), level="checked", endpoint=mutated_endpoint(MUTANTS[name])).failures
+    assert run(scenario(file), level="checked", stack=mutated_stack(MUTANTS[name])).failures

@@ -8,23 +8,18 @@ ring; what it finds queued is carried over into the next one.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from totempole.effects import (
-    Deliver,
-    Effect,
-    InstallConfiguration,
-    PushBack,
-    SafeUpTo,
-    Taken,
-    ToProcesses,
-    Trace,
-)
+from totempole.core.effects import Effect, Tell, Trace
+from totempole.core.inputs import Command
+from totempole.core.io import Io, Scope
+from totempole.core.order import Deliver, InstallConfiguration, Order, OrderUser, SafeUpTo
+from totempole.core.stack import BaseLayer, Stack
 from totempole.groups import GroupConfig, GroupLayer, pack
-from totempole.groups.events import GroupEvent, GroupMessages, GroupView
+from totempole.groups.commands import Connect, JoinGroup, Multicast
+from totempole.groups.events import GroupEvent, GroupMessages, GroupView, Taken, ToProcesses
 from totempole.groups.packing import Batch
-from totempole.order import Order
 from totempole.types import (
     NO_RING,
     Configuration,
@@ -35,7 +30,6 @@ from totempole.types import (
     RingId,
     Service,
 )
-from totempole.wire.seal import Keyring
 
 NOW = 0
 RING_STEP = 4
@@ -49,8 +43,19 @@ class Submission(NamedTuple):
     service: Service
 
 
-class ByHand(Order):
-    """One processor's end. The cluster puts in, as if a timer had run out, what comes up."""
+class Comes(Command):
+    """What the order brings up, in one input."""
+
+    __slots__ = ("events",)
+
+    def __init__(self, events: list[Any]) -> None:
+        self.events = events
+
+
+class ByHand(BaseLayer, Order):
+    """One processor's end. The cluster feeds it what comes up."""
+
+    name = ("by hand", 0)
 
     def __init__(
         self, me: int, incarnation: int, queue_max: int, packets_ahead: int, packet_bytes: int
@@ -59,10 +64,15 @@ class ByHand(Order):
         self.incarnation = incarnation
         self.queue: deque[Submission] = deque()
         self.queue_max = queue_max
+        self.above: OrderUser
         self._packets_ahead = packets_ahead
         self._packet_bytes = packet_bytes
         self.leaving = False
         self._number = 0
+
+    @property
+    def commands(self) -> Any:
+        return {Comes: self._come}
 
     @property
     def queued(self) -> int:
@@ -76,44 +86,24 @@ class ByHand(Order):
     def packet_bytes(self) -> int:
         return self._packet_bytes
 
-    @property
-    def token_first(self) -> bool:
-        return False
-
-    def submit(
-        self, now_us: int, payload: bytes, service: Service, groups: tuple[int, ...] = ()
-    ) -> list[Effect]:
+    def submit(self, payload: bytes, service: Service, groups: tuple[int, ...] = ()) -> bool:
         if self.leaving or len(self.queue) >= self.queue_max:
-            return [PushBack()]
+            return False
         self._number += 1
         self.queue.append(Submission(self.me, self.incarnation, self._number, payload, service))
-        return []
+        return True
 
-    def expire(self, now_us: int, timer: Any) -> list[Effect]:
-        effects: list[Effect] = timer
-        return effects
-
-    def leave(self, now_us: int, *, more_to_come: bool = False) -> list[Effect]:
+    def leave(self, *, more_to_come: bool = False) -> None:
         self.leaving = not more_to_come
-        return []
 
-    def start(self, now_us: int) -> list[Effect]:
-        return []
-
-    def receive(self, now_us: int, datagrams: Sequence[bytes]) -> list[Effect]:
-        return []
-
-    def receive_burst(self, now_us: int, burst: bytes, segment_bytes: int) -> list[Effect]:
-        return []
-
-    def persisted(self, now_us: int, ticket: int) -> list[Effect]:
-        return []
-
-    def rekey(self, now_us: int, keyring: Keyring) -> list[Effect]:
-        return []
-
-    def limit_segments(self, now_us: int, segment_bytes: int) -> list[Effect]:
-        return []
+    def _come(self, comes: Comes) -> None:
+        for event in comes.events:
+            if isinstance(event, Deliver):
+                self.above.deliver(event)
+            elif isinstance(event, InstallConfiguration):
+                self.above.install(event)
+            else:
+                self.above.safe(event)
 
 
 class Ring:
@@ -144,6 +134,7 @@ class Cluster:
         self._ring_seq = 0
         self.orders: dict[int, ByHand] = {}
         self.layers: dict[int, GroupLayer] = {}
+        self.stacks: dict[int, Stack] = {}
         self.rings: dict[int, Ring] = {}
         """The ring of each processor that is up."""
         self.events: dict[ProcessId, list[GroupEvent]] = {}
@@ -163,14 +154,11 @@ class Cluster:
         order = self.orders[me] = ByHand(
             me, incarnation, self._queue_max, self._packets_ahead, self._packet_bytes_max
         )
-        self.layers[me] = GroupLayer(
-            order,
-            me,
-            incarnation,
-            self._config,
-            packet_bytes_max=self._packet_bytes_max,
-            trace_kinds=self._trace_kinds,
+        io = Io(self._trace_kinds)
+        layer = self.layers[me] = order.above = GroupLayer(
+            Scope(io, "groups"), order, me, incarnation, self._config, self._packet_bytes_max
         )
+        self.stacks[me] = Stack(me, incarnation, io, (order, layer), {})
         ring = self.rings[me] = Ring(self._next_ring_id(me), (me,))
         self.feed(
             me, [_install(ConfigurationKind.REGULAR, ring.id, ring.members, OrderKey(ring.id, 0, NO_RING))]
@@ -178,7 +166,7 @@ class Cluster:
 
     def crash(self, me: int) -> None:
         """It is gone; the others notice at the next change."""
-        del self.layers[me], self.orders[me], self.rings[me]
+        del self.layers[me], self.stacks[me], self.orders[me], self.rings[me]
 
     def _next_ring_id(self, representative: int) -> RingId:
         self._ring_seq += RING_STEP
@@ -186,17 +174,18 @@ class Cluster:
 
     # What processes do
 
-    def ask(self, me: int, method: str, *arguments: Any) -> None:
-        self._execute(me, getattr(self.layers[me], method)(NOW, *arguments))
+    def ask(self, me: int, command: Command) -> list[Any]:
+        """Gives what was told and traced."""
+        return self._execute(me, self.stacks[me].feed(NOW, command))
 
     def connect(self, me: int, number: int = 1) -> ProcessId:
         process = ProcessId(me, self.orders[me].incarnation, number)
         self.events[process] = []
-        self.ask(me, "connect", number)
+        self.ask(me, Connect(number))
         return process
 
     def join(self, process: ProcessId, group: str, donor: bool = False, wants_state: bool = False) -> None:
-        self.ask(process.processor, "join", process.number, group, donor, wants_state)
+        self.ask(process.processor, JoinGroup(process.number, group, donor, wants_state))
 
     def member(self, me: int, group: str, number: int = 1, donor: bool = False) -> ProcessId:
         process = self.connect(me, number)
@@ -212,16 +201,16 @@ class Cluster:
         notice: bool = False,
     ) -> None:
         names = (groups,) if isinstance(groups, str) else groups
-        arguments = (process.number, names, pack(payloads), service, notice)
-        self.ask(process.processor, "multicast", *arguments)
+        self.ask(process.processor, Multicast(process.number, names, pack(payloads), service, notice))
 
     # The order
 
-    def feed(self, me: int, effects: list[Effect]) -> None:
-        self._execute(me, self.layers[me].expire(NOW, effects))
+    def feed(self, me: int, events: list[Any]) -> None:
+        self._execute(me, self.stacks[me].feed(NOW, Comes(events)))
 
-    def _execute(self, me: int, effects: list[Effect]) -> None:
-        for effect in effects:
+    def _execute(self, me: int, effects: list[Effect]) -> list[Any]:
+        plain = [effect.event if isinstance(effect, Tell) else effect for effect in effects]
+        for effect in plain:
             if isinstance(effect, ToProcesses):
                 for number in effect.processes:
                     self.events[ProcessId(me, self.orders[me].incarnation, number)].append(effect.event)
@@ -229,6 +218,7 @@ class Cluster:
                 self.taken.append((me, effect))
             elif isinstance(effect, Trace):
                 self.traces.append((me, effect))
+        return plain
 
     def originate(self, me: int, packets: int = 1) -> None:
         """Gives queued packets their places on the ring. Nobody delivers them yet."""
@@ -263,7 +253,7 @@ class Cluster:
 
     def safe(self, me: int, up_to: int | None = None) -> None:
         ring = self.rings[me]
-        self.feed(me, [SafeUpTo(ring.id, len(ring.log) if up_to is None else up_to)])
+        self.feed(me, [SafeUpTo(OrderKey(ring.id, len(ring.log) if up_to is None else up_to, NO_RING))])
 
     def change(self, components: Iterable[Iterable[int]], cut_off: Iterable[int] = ()) -> None:
         """New rings. Those who are `cut_off` have not received what others had originated in the end."""
@@ -280,7 +270,7 @@ class Cluster:
         transitional = RingId(new.id.seq - RING_STEP // 2, companions[0])
         # Companions deliver the same in the old configuration.
         regular = max(old.delivered[other] for other in companions)
-        effects: list[Effect] = [_deliver(old, seq) for seq in range(old.delivered[me] + 1, regular + 1)]
+        effects: list[Any] = [_deliver(old, seq) for seq in range(old.delivered[me] + 1, regular + 1)]
         key = OrderKey(old.id, regular, transitional)
         effects.append(_install(ConfigurationKind.TRANSITIONAL, transitional, companions, key))
         effects += [

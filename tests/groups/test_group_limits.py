@@ -10,6 +10,7 @@ from layers_by_hand import NOW, Cluster
 from totempole.errors import ConfigurationError, SessionError
 from totempole.groups import GroupConfig, pack
 from totempole.groups.body import PROCESS_NUMBER_MAX
+from totempole.groups.commands import Connect, Disconnect, GiveState, LeaveGroup, Multicast
 from totempole.groups.events import StateChunk
 from totempole.groups.layer import PACKET_BYTES_MIN
 from totempole.groups.packing import packed_bytes
@@ -32,8 +33,8 @@ def test_processes() -> None:
     for number in (1, 2, 3):
         cluster.connect(1, number)
     with pytest.raises(SessionError, match="this processor has 3 processes, as many as processes_max allows"):
-        cluster.ask(1, "connect", 4)
-    cluster.ask(1, "disconnect", 2)
+        cluster.ask(1, Connect(4))
+    cluster.ask(1, Disconnect(2))
     cluster.connect(1, 4)
 
 
@@ -57,7 +58,7 @@ def test_a_process_has_a_number_above_those_before_it(number: int) -> None:
 def test_a_process_that_is_not_connected_can_do_nothing(method: str, arguments: tuple[Any, ...]) -> None:
     cluster = Cluster(1)
     cluster.connect(1, 1)
-    cluster.ask(1, "disconnect", 1)
+    cluster.ask(1, Disconnect(1))
     refused(cluster, "process 1 is not connected", method, 1, *arguments)
 
 
@@ -68,7 +69,7 @@ def test_groups_of_a_process() -> None:
     cluster.run()
     text = "2 groups are joined, as many as groups_per_process_max allows"
     refused(cluster, text, "join", 1, "k")
-    cluster.ask(1, "leave_group", 1, "g")
+    cluster.ask(1, LeaveGroup(1, "g"))
     cluster.join(process, "k")
     cluster.run()
     assert cluster.layers[1].groups == {"h": (process,), "k": (process,)}
@@ -140,7 +141,7 @@ def test_the_longest_name_fits_into_the_smallest_packet() -> None:
     cluster.join(joiner, name, wants_state=True)
     cluster.run()
     place = cluster.events[joiner][-1].place
-    cluster.ask(1, "give_state", 1, name, joiner, place, b"s" * 2_000, True)
+    cluster.ask(1, GiveState(1, name, joiner, place, b"s" * 2_000, True))
     cluster.multicast(donor, name, b"m" * 2_000)
     cluster.run()
     assert cluster.messages(joiner) == [b"m" * 2_000]
@@ -169,7 +170,7 @@ def test_what_is_not_packed_as_it_should_be(batch: bytes) -> None:
     cluster = Cluster(1)
     cluster.connect(1, 1)
     with pytest.raises(SessionError, match="messages that are not packed as they should be: batch"):
-        cluster.layers[1].multicast(NOW, 1, ("g",), batch, Service.AGREED)
+        cluster.ask(1, Multicast(1, ("g",), batch, Service.AGREED))
     assert cluster.layers[1].waiting_bytes == 0
 
 

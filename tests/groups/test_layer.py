@@ -5,13 +5,14 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from layers_by_hand import NOW, Cluster
+from layers_by_hand import Cluster
 
-from totempole.effects import Taken
+from totempole.core.order import Leave, Submit
 from totempole.errors import SessionError
 from totempole.groups import GroupConfig, pack
 from totempole.groups.body import RUN_BYTES, Entry, Part, RunKind, head, pack_names, pack_part, run_head
-from totempole.groups.events import BecameSafe, GroupMessages, GroupView
+from totempole.groups.commands import Disconnect, GiveState, JoinGroup, LeaveGroup, Multicast
+from totempole.groups.events import BecameSafe, GroupMessages, GroupView, Taken
 from totempole.types import ConfigurationKind, ProcessId, RingId, Service
 
 REGULAR, TRANSITIONAL = ConfigurationKind.REGULAR, ConfigurationKind.TRANSITIONAL
@@ -74,7 +75,7 @@ def test_whoever_joins_is_told_the_view_first_and_then_what_follows_it() -> None
 def test_whoever_leaves_is_out_of_the_view_and_hears_no_more() -> None:
     cluster = Cluster(2)
     first, second = members(cluster)
-    cluster.ask(1, "leave_group", 1, "g")
+    cluster.ask(1, LeaveGroup(1, "g"))
     cluster.run()
     cluster.multicast(first, "g", b"without me")
     cluster.run()
@@ -88,7 +89,7 @@ def test_what_a_process_sent_before_it_disconnected_is_delivered_before_it_is_ou
     cluster = Cluster(2)
     first, second = members(cluster)
     cluster.multicast(first, "g", b"x" * 10_000)
-    cluster.ask(1, "disconnect", 1)
+    cluster.ask(1, Disconnect(1))
     cluster.run()
     message, view = cluster.events[second]
     assert isinstance(message, GroupMessages)
@@ -102,7 +103,7 @@ def test_a_process_that_never_joined_leaves_without_a_word_on_the_ring() -> None
     cluster = Cluster(1)
     cluster.connect(1)
     before = len(cluster.originated)
-    cluster.ask(1, "disconnect", 1)
+    cluster.ask(1, Disconnect(1))
     cluster.run()
     assert len(cluster.originated) == before
 
@@ -110,7 +111,7 @@ def test_a_process_that_never_joined_leaves_without_a_word_on_the_ring() -> None
 def test_join_leave_and_join_again_in_one_breath() -> None:
     cluster = Cluster(2)
     process = cluster.member(1, "g")
-    cluster.ask(1, "leave_group", 1, "g")
+    cluster.ask(1, LeaveGroup(1, "g"))
     cluster.join(process, "g")
     cluster.run()
     assert [view.changed for view in cluster.views(process, "g")] == ["join", "join"]
@@ -123,7 +124,7 @@ def test_taken_tells_the_weight_of_each_unit_once() -> None:
     cluster.run()
     cluster.taken.clear()
     batch = pack([b"x" * 7_000])
-    cluster.ask(1, "multicast", 1, ("g",), batch, Service.AGREED)
+    cluster.ask(1, Multicast(1, ("g",), batch, Service.AGREED))
     cluster.run()
     assert cluster.taken == [(1, Taken(process.number, RUN_BYTES + 2 + len(batch)))]
 
@@ -145,7 +146,7 @@ def test_two_thousand_processes_of_a_processor_and_a_table_of_many_packets() -> 
     cluster = Cluster(2, packet_bytes_max=20_000)
     for number in range(1, 2_001):
         cluster.connect(1, number)
-        cluster.ask(1, "join", number, f"group {number % 500}")
+        cluster.ask(1, JoinGroup(number, f"group {number % 500}"))
     watcher = cluster.member(2, "group 0")
     cluster.run()
     cluster.change([[1], [2]])
@@ -424,8 +425,8 @@ def test_processes_that_come_and_go_while_tables_are_exchanged() -> None:
     first, second = members(cluster)
     cluster.change([[1, 2]])
     new = cluster.member(1, "g", 2)
-    cluster.ask(1, "disconnect", 1)
-    cluster.ask(2, "leave_group", 1, "g")
+    cluster.ask(1, Disconnect(1))
+    cluster.ask(2, LeaveGroup(1, "g"))
     cluster.run()
     assert cluster.layers[1].groups == cluster.layers[2].groups == {"g": (new,)}
     assert cluster.events[first] == []
@@ -455,15 +456,15 @@ def test_a_processor_that_leaves_takes_nothing_more() -> None:
     cluster = Cluster(1)
     process = cluster.member(1, "g")
     cluster.run()
-    cluster.ask(1, "leave")
+    cluster.ask(1, Leave())
     with pytest.raises(SessionError, match="leaving the ring"):
         cluster.multicast(process, "g", b"too late")
     with pytest.raises(SessionError, match="leaving the ring"):
         cluster.join(process, "h")
     with pytest.raises(SessionError, match="leaving the ring"):
         cluster.connect(1, 2)
-    cluster.ask(1, "leave_group", 1, "g")
-    cluster.ask(1, "disconnect", 1)
+    cluster.ask(1, LeaveGroup(1, "g"))
+    cluster.ask(1, Disconnect(1))
     cluster.run()
     assert cluster.messages(process) == []
 
@@ -558,7 +559,7 @@ def test_who_has_gone_hears_no_notice() -> None:
     first, second = cluster.member(1, "g", 1), cluster.member(1, "g", 2)
     cluster.multicast(first, "g", b"1", notice=True)
     cluster.run()
-    cluster.ask(1, "disconnect", 2)
+    cluster.ask(1, Disconnect(2))
     cluster.safe(1)
     assert len(cluster.told(first, BecameSafe)) == 1
     assert cluster.told(second, BecameSafe) == []
@@ -654,8 +655,8 @@ def test_what_is_sent_past_all_groups_may_not_look_like_a_group_packet() -> None
     cluster = Cluster(1)
     (process,) = members(cluster)
     with pytest.raises(SessionError, match="group packet"):
-        cluster.layers[1].submit(NOW, b"\3raw", Service.AGREED)
-    cluster.layers[1].submit(NOW, b"raw", Service.AGREED)
+        cluster.ask(1, Submit(b"\3raw", Service.AGREED))
+    cluster.ask(1, Submit(b"raw", Service.AGREED))
     cluster.multicast(process, "g", b"goes on")
     cluster.run()
     assert cluster.messages(process) == [b"goes on"]
@@ -694,11 +695,11 @@ def test_a_donor_that_goes_in_the_middle_of_a_piece_leaves_nothing_behind() -> N
     cluster.join(joiner, "g", wants_state=True)
     cluster.run()
     asked = cluster.events[donor][-1]
-    cluster.ask(1, "give_state", 1, "g", joiner, asked.place, b"x" * 10_000, True)  # type: ignore[union-attr]
+    cluster.ask(1, GiveState(1, "g", joiner, asked.place, b"x" * 10_000, True))  # type: ignore[union-attr]
     cluster.originate(1)
     cluster.deliver(1)
     cluster.deliver(2)
     assert len(cluster.layers[2]._partials) == 1
-    cluster.ask(1, "disconnect", 1)
+    cluster.ask(1, Disconnect(1))
     cluster.run()
     assert len(cluster.layers[2]._partials) == 0

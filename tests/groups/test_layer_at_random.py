@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from layers_by_hand import Cluster
 
+from totempole.groups.commands import Disconnect, GiveState, LeaveGroup
 from totempole.groups.events import (
     BecameSafe,
     GroupMessages,
@@ -90,7 +91,7 @@ class History:
         if slot in self._slots:
             process = self._slots.pop(slot)
             self._forget(process)
-            self.cluster.ask(process.processor, "disconnect", process.number)
+            self.cluster.ask(process.processor, Disconnect(process.number))
 
     def _forget(self, process: ProcessId) -> None:
         self._joined = {(member, group) for member, group in self._joined if member != process}
@@ -110,13 +111,13 @@ class History:
                 self._given[process, asked] = piece + 1
                 content, last = piece_of(process, asked.joiner, asked.place, piece), piece == PIECES - 1
                 arguments = (process.number, asked.group, asked.joiner, asked.place, content, last)
-                self.cluster.ask(process.processor, "give_state", *arguments)
+                self.cluster.ask(process.processor, GiveState(*arguments))
 
     def leave(self, slot: tuple[int, int], group: str) -> None:
         process = self._slots.get(slot)
         if process is not None and (process, group) in self._joined:
             self._joined.discard((process, group))
-            self.cluster.ask(process.processor, "leave_group", process.number, group)
+            self.cluster.ask(process.processor, LeaveGroup(process.number, group))
 
     def send(self, slot: tuple[int, int], names: tuple[str, ...], size: int, service: Service) -> None:
         process = self._slots.get(slot)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
+from typing import cast
 
 import pytest
 
-from totempole.effects import Effect, ToProcesses
-from totempole.groups import Batch, GroupLayer, pack
-from totempole.groups.events import GroupMessages
-from totempole.sim.grouped import Grouped
+from totempole.groups import Batch, GroupConfig, GroupLayer, pack
+from totempole.groups.commands import Connect, Disconnect, JoinGroup, LeaveGroup, Multicast
+from totempole.groups.events import GroupMessages, ToProcesses
 from totempole.sim.host import Host
+from totempole.sim.stacks import SIM_PARTS, RealStack
 from totempole.sim.world import Ambush, World
 from totempole.srp.config import RingConfig
+from totempole.stack import ProcessorStack
 from totempole.types import ProcessorId, Service
 
 MESSAGES = [bytes([number]) * 20_000 for number in range(40)]
@@ -25,24 +28,30 @@ class Stage:
     def __init__(
         self, processors: int, *, config: RingConfig | None = None, layer: type[GroupLayer] = GroupLayer
     ) -> None:
-        self.world = World(1, processors, config, endpoint=Grouped(layer=layer), level="protocol")
+        self.world = World(
+            1,
+            processors,
+            config,
+            stack=RealStack(GroupConfig(), parts=replace(SIM_PARTS, groups=layer)),
+            level="protocol",
+        )
         self.received: dict[ProcessorId, list[bytes]] = {me: [] for me in self.world.hosts}
         for host in self.world.hosts.values():
             host.listener = self._listen
         self.world.start()
         self.world.run_until(1_000_000)
         for host in self.world.hosts.values():
-            host.ask("connect", 1)
-            host.ask("join", 1, "g")
+            host.ask(Connect(1))
+            host.ask(JoinGroup(1, "g"))
         self.world.run_for(100_000)
 
-    def _listen(self, host: Host, effect: Effect) -> None:
-        if isinstance(effect, ToProcesses) and isinstance(effect.event, GroupMessages):
-            self.received[host.me] += Batch(effect.event.batch)
+    def _listen(self, host: Host, event: object) -> None:
+        if isinstance(event, ToProcesses) and isinstance(event.event, GroupMessages):
+            self.received[host.me] += Batch(event.event.batch)
 
     def multicast(self, me: ProcessorId, service: Service = Service.AGREED) -> None:
         for payload in MESSAGES:
-            self.world.hosts[me].ask("multicast", 1, ("g",), pack([payload]), service)
+            self.world.hosts[me].ask(Multicast(1, ("g",), pack([payload]), service))
 
     def branches(self, me: ProcessorId) -> list[str]:
         return [row.detail for row in self.world.rows if row.kind == "branch" and row.node == me]
@@ -119,8 +128,8 @@ def test_processes_may_go_while_their_processor_leaves() -> None:
     stage = Stage(3)
     stage.multicast(2)
     stage.world.leave(2)
-    stage.world.hosts[2].ask("leave_group", 1, "g")
-    stage.world.hosts[2].ask("disconnect", 1)
+    stage.world.hosts[2].ask(LeaveGroup(1, "g"))
+    stage.world.hosts[2].ask(Disconnect(1))
     stage.world.crash(3)
     stage.world.run_for(1_500_000)
     assert not stage.world.hosts[2].alive
@@ -132,9 +141,9 @@ class Silent(GroupLayer):
 
     silent = False
 
-    def _pump(self, now_us: int) -> None:
+    def _pump(self) -> None:
         if not self.silent:
-            super()._pump(now_us)
+            super()._pump()
 
 
 def test_one_whose_exchange_never_ends_leaves_after_leave_us_and_says_what_may_be_lost() -> None:
@@ -142,7 +151,7 @@ def test_one_whose_exchange_never_ends_leaves_after_leave_us_and_says_what_may_b
     stage = Stage(3, config=config, layer=Silent)
     stage.multicast(2)
     stage.world.leave(2)
-    leaver, other = (stage.world.hosts[me].endpoint for me in (2, 1))
+    leaver, other = (cast(ProcessorStack, stage.world.hosts[me].stack).groups for me in (2, 1))
     assert isinstance(leaver, Silent)
     assert isinstance(other, Silent)
     other.silent = True

@@ -6,6 +6,7 @@ import pytest
 from layers_by_hand import Cluster
 
 from totempole.errors import SessionError
+from totempole.groups.commands import Disconnect, GiveState, LeaveGroup
 from totempole.groups.events import (
     GroupEvent,
     GroupMessages,
@@ -75,7 +76,7 @@ class Replicas:
         for piece in range(pieces if up_to is None else up_to):
             content, last = state[piece * size : (piece + 1) * size], piece == pieces - 1
             arguments = (donor.number, "g", joiner, asked.place, content, last)
-            self.cluster.ask(donor.processor, "give_state", *arguments)
+            self.cluster.ask(donor.processor, GiveState(*arguments))
 
     def state(self, process: ProcessId) -> bytes:
         self.read()
@@ -189,9 +190,9 @@ def _go(cluster: Cluster, process: ProcessId, how: str) -> None:
     others = [other for other in cluster.layers if other != me]
     match how:
         case "leaves":
-            cluster.ask(me, "leave_group", process.number, "g")
+            cluster.ask(me, LeaveGroup(process.number, "g"))
         case "disconnects":
-            cluster.ask(me, "disconnect", process.number)
+            cluster.ask(me, Disconnect(process.number))
         case "crashes":
             cluster.crash(me)
             cluster.change([others])
@@ -226,12 +227,12 @@ def test_state_for_a_joiner_that_left_and_came_back_is_not_mixed_up(
     cluster.run()
     replicas.read()
     first = replicas.snapshots[donor, joiner][0]
-    cluster.ask(1, "give_state", 1, "g", joiner, first.place, b"stale", False)
-    cluster.ask(2, "leave_group", 1, "g")
+    cluster.ask(1, GiveState(1, "g", joiner, first.place, b"stale", False))
+    cluster.ask(2, LeaveGroup(1, "g"))
     cluster.join(joiner, "g", True, True)
     cluster.originate(2, 2)
     cluster.run()
-    cluster.ask(1, "give_state", 1, "g", joiner, first.place, b"staler", True)
+    cluster.ask(1, GiveState(1, "g", joiner, first.place, b"staler", True))
     cluster.run()
     replicas.read()
     replicas.give(donor, joiner)
@@ -262,7 +263,7 @@ def test_a_transfer_goes_on_across_a_change_that_both_come_along_with(
     size = -(-len(state) // 5)
     for piece in (3, 4):
         content = state[piece * size : (piece + 1) * size]
-        cluster.ask(1, "give_state", 1, "g", joiner, asked.place, content, piece == 4)
+        cluster.ask(1, GiveState(1, "g", joiner, asked.place, content, piece == 4))
     cluster.run()
     assert replicas.state(joiner) == replicas.state(donor)
     assert len(cluster.told(joiner, StateChunk)) == 5
@@ -280,7 +281,7 @@ def test_a_donor_that_was_away_for_a_moment_does_not_go_on(cluster: Cluster, rep
     cluster.merge()
     replicas.read()
     assert len(cluster.told(joiner, StateBegins)) == 2
-    cluster.ask(1, "give_state", 1, "g", joiner, old.place, b"stale", True)
+    cluster.ask(1, GiveState(1, "g", joiner, old.place, b"stale", True))
     cluster.run()
     assert cluster.told(joiner, StateChunk) == []
 
@@ -327,9 +328,9 @@ def test_too_large_a_piece_is_refused(cluster: Cluster, replicas: Replicas) -> N
     cluster.run()
     place = cluster.told(donor, StateAsked)[0].place
     with pytest.raises(SessionError, match=f"give at most {STATE_CHUNK_BYTES_MAX} at once"):
-        cluster.ask(1, "give_state", 1, "g", joiner, place, b"x" * (STATE_CHUNK_BYTES_MAX + 1), True)
+        cluster.ask(1, GiveState(1, "g", joiner, place, b"x" * (STATE_CHUNK_BYTES_MAX + 1), True))
     assert cluster.layers[1].waiting_bytes == 0
-    cluster.ask(1, "give_state", 1, "g", joiner, place, b"x" * STATE_CHUNK_BYTES_MAX, True)
+    cluster.ask(1, GiveState(1, "g", joiner, place, b"x" * STATE_CHUNK_BYTES_MAX, True))
     cluster.run()
     assert [len(chunk.content) for chunk in cluster.told(joiner, StateChunk)] == [STATE_CHUNK_BYTES_MAX]
 
@@ -340,9 +341,9 @@ def test_state_that_nobody_expects_is_not_sent(cluster: Cluster, replicas: Repli
     cluster.run()
     place = cluster.told(donor, StateAsked)[0].place
     elsewhere = place._replace(index=place.index + 1)
-    cluster.ask(1, "give_state", 1, "g", joiner, elsewhere, b"x", True)
-    cluster.ask(1, "give_state", 1, "h", joiner, place, b"x", True)
-    cluster.ask(1, "give_state", 1, "g", donor, place, b"x", True)
+    cluster.ask(1, GiveState(1, "g", joiner, elsewhere, b"x", True))
+    cluster.ask(1, GiveState(1, "h", joiner, place, b"x", True))
+    cluster.ask(1, GiveState(1, "g", donor, place, b"x", True))
     assert cluster.layers[1].waiting_bytes == 0
 
 
@@ -355,7 +356,7 @@ def test_a_donor_that_gives_faster_than_the_ring_takes_is_not_accepted_from(
     place = cluster.told(donor, StateAsked)[0].place
     for _ in range(4):
         assert cluster.layers[1].accepts(1)
-        cluster.ask(1, "give_state", 1, "g", joiner, place, b"x" * STATE_CHUNK_BYTES_MAX, False)
+        cluster.ask(1, GiveState(1, "g", joiner, place, b"x" * STATE_CHUNK_BYTES_MAX, False))
     assert not cluster.layers[1].accepts(1)
     cluster.run()
     assert cluster.layers[1].accepts(1)

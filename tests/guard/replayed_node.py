@@ -13,12 +13,15 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from totempole.effects import Effect, Transmit
-from totempole.groups import GroupConfig, GroupLayer, over_ring
+from totempole.core.effects import Channel, Effect, Send, TimerName
+from totempole.core.inputs import Arrived, Expired, Input, Start, Written
+from totempole.core.order import Leave
+from totempole.groups import GroupConfig
+from totempole.groups.commands import Connect, Disconnect, JoinGroup, LeaveGroup, Multicast
 from totempole.jitter import jitter
-from totempole.runtime.recording import TYPED
-from totempole.srp import Endpoint, RingConfig
-from totempole.types import RingKind
+from totempole.srp import RingConfig
+from totempole.stack import ProcessorStack, RingSpec, StackSpec, build
+from totempole.types import RingKind, Service
 
 FILE = Path(__file__).with_name("node.json.gz")
 
@@ -28,20 +31,43 @@ def recorded() -> dict[str, Any]:
     return found
 
 
-def stack(header: dict[str, Any]) -> GroupLayer:
+def stack(header: dict[str, Any]) -> ProcessorStack:
     settings = dict(header["config"], ring_kind=RingKind(header["config"]["ring_kind"]))
-    config, me, stable = RingConfig(**settings), header["processor"], header["stable"]
-    endpoint = Endpoint(me, config, stable, frozenset(), None, jitter(me, stable))
-    return over_ring(endpoint, config, GroupConfig(**header["groups"]), frozenset())
+    me, stable = header["processor"], header["stable"]
+    groups = GroupConfig(**header["groups"])
+    spec = StackSpec(me, rings=(RingSpec(RingConfig(**settings)),), groups=groups)
+    return build(spec, stable, draw=jitter(me, stable))
 
 
-def feed(layer: GroupLayer, method: str, now_us: int, arguments: list[Any]) -> list[Effect]:
-    values = [
-        TYPED[method, place](value) if (method, place) in TYPED else value
-        for place, value in enumerate(map(_value, arguments))
-    ]
-    effects: list[Effect] = getattr(layer, method)(now_us, *values)
-    return effects
+def _input(method: str, arguments: list[Any]) -> Input:
+    match method, arguments:
+        case "start", _:
+            return Start()
+        case "receive", [datagrams]:
+            return Arrived(0, Channel.DATA, datagrams, 0, None)
+        case "receive_burst", [burst, segment_bytes]:
+            return Arrived(0, Channel.DATA, (burst,), segment_bytes, None)
+        case "expire", [timer]:
+            return Expired(TimerName("srp", 0, timer))
+        case "persisted", [ticket]:
+            return Written(ticket)
+        case "leave", _:
+            return Leave()
+        case "connect", [process]:
+            return Connect(process)
+        case "disconnect", [process]:
+            return Disconnect(process)
+        case "join", [process, group, *flags]:
+            return JoinGroup(process, group, *flags)
+        case "leave_group", [process, group]:
+            return LeaveGroup(process, group)
+        case "multicast", [process, groups, batch, service, *notice]:
+            return Multicast(process, groups, batch, Service(service), *notice)
+    raise AssertionError(method)
+
+
+def feed(stack: ProcessorStack, method: str, now_us: int, arguments: list[Any]) -> list[Effect]:
+    return stack.feed(now_us, _input(method, list(map(_value, arguments))))
 
 
 def _value(plain: Any) -> Any:
@@ -53,7 +79,7 @@ def _value(plain: Any) -> Any:
 def sent(effects: Iterable[Effect]) -> int:
     crc = 0
     for effect in effects:
-        if isinstance(effect, Transmit):
+        if isinstance(effect, Send):
             crc = zlib.crc32(f"{effect.to} {int(effect.channel)}".encode(), crc)
             for burst in effect.bursts:
                 crc = zlib.crc32(burst.data, crc)

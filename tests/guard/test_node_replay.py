@@ -7,6 +7,6 @@ from replayed_node import feed, recorded, sent, stack
 
 def test_a_recorded_node_sends_what_it_sent() -> None:
     node = recorded()
-    layer = stack(node["header"])
+    fresh = stack(node["header"])
     for number, (method, now_us, arguments, expected) in enumerate(node["inputs"]):
-        assert sent(feed(layer, method, now_us, arguments)) == expected, f"input {number}: {method}"
+        assert sent(feed(fresh, method, now_us, arguments)) == expected, f"input {number}: {method}"

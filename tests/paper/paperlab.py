@@ -10,18 +10,21 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, TypeVar
 
 from totempole.checkers import check
-from totempole.effects import Channel, Deliver, Effect, InstallConfiguration, Transmit
+from totempole.core.effects import Channel, Send, Tell
+from totempole.core.inputs import Arrived, Input
+from totempole.core.order import Deliver, InstallConfiguration
 from totempole.segment import Cutter
 from totempole.segment.header import SEGMENT
 from totempole.sim.packet_filter import DropRule
 from totempole.sim.world import World
 from totempole.srp import RingConfig
-from totempole.srp.endpoint import Endpoint
+from totempole.srp.engine import SingleRing
 from totempole.srp.formats import ring_codec
 from totempole.srp.machine import Machine
 from totempole.srp.packets import CommitToken, Join, Packet, RegularMessage, RegularToken, name_of
 from totempole.srp.ring import Ring
 from totempole.srp.states import State
+from totempole.stack import ProcessorStack
 from totempole.trace.schema import Row
 from totempole.types import Configuration, ConfigurationKind, ProcessorId, RingId, RingKind, Service
 
@@ -46,16 +49,16 @@ class Entry(NamedTuple):
 
     at_us: int
     me: ProcessorId
-    method: str
-    arguments: tuple[Any, ...]
-    effects: list[Effect]
+    given: Input
+    effects: list[Any]
+    """What layers tell stands for itself."""
 
     def sent(self, kind: type[P]) -> list[P]:
         return [packet for packet in self.packets if isinstance(packet, kind)]
 
     @property
     def packets(self) -> list[Packet]:
-        return [effect.packet for effect in self.effects if isinstance(effect, Transmit)]
+        return [effect.packet for effect in self.effects if isinstance(effect, Send)]
 
     @property
     def delivered(self) -> list[Deliver]:
@@ -179,13 +182,13 @@ class Lab:
 
     # What there is
 
-    def endpoint(self, me: ProcessorId) -> Endpoint:
-        endpoint = self.world.hosts[me].endpoint
-        assert isinstance(endpoint, Endpoint)
-        return endpoint
+    def engine(self, me: ProcessorId) -> SingleRing:
+        stack = self.world.hosts[me].stack
+        assert isinstance(stack, ProcessorStack)
+        return stack.ring
 
     def machine(self, me: ProcessorId) -> Machine:
-        return self.endpoint(me).machine
+        return self.engine(me).machine
 
     def state(self, me: ProcessorId) -> State | None:
         return self.machine(me).state if self.world.hosts[me].alive else None
@@ -206,9 +209,9 @@ class Lab:
     def entries(self, me: ProcessorId) -> list[Entry]:
         """Clocks do not drift here, so a processor's own time is everybody's."""
         return [
-            Entry(at_us, me, method, arguments, effects)
+            Entry(at_us, me, given, [e.event if isinstance(e, Tell) else e for e in effects])
             for life in self.world.hosts[me].recordings
-            for (method, at_us, arguments), effects in zip(life.inputs, life.effects, strict=True)
+            for (at_us, given), effects in zip(life.inputs, life.effects, strict=True)
         ]
 
     def log(self, since_us: int = 0) -> list[Entry]:
@@ -221,7 +224,7 @@ class Lab:
             for entry in self.log(since_us)
             if source in (None, entry.me)
             for effect in entry.effects
-            if isinstance(effect, Transmit) and isinstance(effect.packet, kind)
+            if isinstance(effect, Send) and isinstance(effect.packet, kind)
         ]
 
     def tokens(self, since_us: int = 0, source: ProcessorId | None = None) -> list[RegularToken]:
@@ -274,7 +277,11 @@ def packet_of(config: RingConfig, data: bytes) -> Packet:
 
 def received(entry: Entry, config: RingConfig = CALM) -> list[Packet]:
     """What came in with a `receive`; small packets only."""
-    return [decoded(config, datagram) for datagram in entry.arguments[0]] if entry.method == "receive" else []
+    return (
+        [decoded(config, datagram) for datagram in entry.given.datagrams]
+        if isinstance(entry.given, Arrived)
+        else []
+    )
 
 
 def seqs(messages: Iterable[Any]) -> list[int]:

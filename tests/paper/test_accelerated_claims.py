@@ -7,7 +7,9 @@ from itertools import pairwise
 import pytest
 from paperlab import ACCELERATED, BUSY, CALM, MS, Lab, received, seqs
 
-from totempole.effects import SafeUpTo, Trace
+from totempole.core.effects import Trace
+from totempole.core.inputs import Arrived
+from totempole.core.order import SafeUpTo
 from totempole.sim.conditions import Condition
 from totempole.sim.load import Saturation
 from totempole.srp import RingConfig
@@ -151,7 +153,7 @@ def test_data_goes_first_until_the_predecessor_is_past_its_token() -> None:
     lab.run(5 * MS)
     lab.world.resume(2)
     lab.run(5 * MS)
-    taken = [e for e in lab.entries(2) if e.at_us >= since_us and e.method == "receive"][:11]
+    taken = [e for e in lab.entries(2) if e.at_us >= since_us and isinstance(e.given, Arrived)][:11]
     kinds = [type(received(entry, FEW_LATE)[0]) for entry in taken]
     # Six were sent before the token. The first of the other four shows that it has passed.
     assert kinds == [RegularMessage] * 7 + [RegularToken] + [RegularMessage] * 3
@@ -211,7 +213,7 @@ def test_rings_of_different_kinds_never_mix() -> None:
     lab.run(2_000 * MS)
     assert [lab.members(me) for me in lab.everyone] == [(1, 2), (1, 2), (3, 4), (3, 4)]
     for me in lab.everyone:
-        assert set(lab.endpoint(me).dropped) == {"ring kind"}
+        assert set(lab.engine(me).dropped) == {"ring kind"}
         assert "ring kind" in lab.details("drop", me)
 
 
@@ -225,7 +227,7 @@ def test_clusters_never_mix() -> None:
     lab.run(2_000 * MS)
     assert [lab.members(me) for me in lab.everyone] == [(1, 2), (1, 2), (3, 4), (3, 4)]
     for me in lab.everyone:
-        assert set(lab.endpoint(me).dropped) == {"cluster"}
+        assert set(lab.engine(me).dropped) == {"cluster"}
         assert len(lab.delivered(me)) == 40
 
 

@@ -14,7 +14,7 @@ from typing import get_args
 import pytest
 from paperlab import MS, Lab
 
-from totempole.effects import Channel, Transmit
+from totempole.core.effects import Channel, Send
 from totempole.segment.header import SEGMENT, VERSION
 from totempole.sim.load import Arrivals, uniform
 from totempole.srp import RingConfig
@@ -62,7 +62,7 @@ def samples(lab: Lab) -> list[Sample]:
     found: dict[type, Sample] = {}
     for entry in lab.log():
         for effect in entry.effects:
-            if isinstance(effect, Transmit) and len(effect.datagrams) == 1:
+            if isinstance(effect, Send) and len(effect.datagrams) == 1:
                 found[type(effect.packet)] = effect.packet, effect.datagrams[0]
     assert set(found) == set(get_args(Packet))
     return [found[kind] for kind in get_args(Packet)]
@@ -179,11 +179,11 @@ def test_damaged_packets_are_counted_and_nothing_else_happens(kind: RingKind, da
     packets = [(type(sample[0]), spoiled) for sample in samples(lab) for spoiled in damage(sample)]
     Random(1).shuffle(packets)
     since_us = lab.mark
-    before = {me: lab.endpoint(me).dropped.total() for me in lab.everyone}
+    before = {me: lab.engine(me).dropped.total() for me in lab.everyone}
     load(lab)
     got = pelt(lab, packets)
     lab.run(600 * MS)
-    assert {me: lab.endpoint(me).dropped.total() - before[me] for me in lab.everyone} == got
+    assert {me: lab.engine(me).dropped.total() - before[me] for me in lab.everyone} == got
     assert len(lab.rows("drop", since_us=since_us)) >= len(packets)
     assert not lab.rows("state", since_us=since_us)
     assert_it_went_on(lab, since_us)
@@ -214,7 +214,7 @@ def test_replayed_packets_change_nothing(kind: RingKind) -> None:
         (type(effect.packet), datagram)
         for entry in lab.log()
         for effect in entry.effects
-        if isinstance(effect, Transmit)
+        if isinstance(effect, Send)
         for datagram in effect.datagrams
     ]
     chosen = {datagram: kind for kind, datagram in packets[-400:]}
@@ -241,7 +241,7 @@ def test_replays_under_load_change_nothing(kind: RingKind) -> None:
             (type(effect.packet), datagram)
             for entry in lab.log(start_us)
             for effect in entry.effects
-            if isinstance(effect, Transmit)
+            if isinstance(effect, Send)
             for datagram in effect.datagrams
         ]
         pelt(lab, [packet for packet in packets for _ in lab.everyone], duration_us=5 * MS)

@@ -7,7 +7,7 @@ from collections import Counter, deque
 import pytest
 from paperlab import CALM, MS, Lab
 
-from totempole.effects import Trace
+from totempole.core.effects import Trace
 from totempole.sim.conditions import Buffers, Condition
 from totempole.sim.load import Saturation
 from totempole.srp import RingConfig

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 from paperlab import CALM, MS, Lab, join
 
-from totempole.effects import InstallConfiguration
+from totempole.core.order import InstallConfiguration
 from totempole.sim.conditions import Condition, DiskSpeed
 from totempole.sim.disk import Fate, read_log
 from totempole.srp import RingConfig

@@ -7,7 +7,8 @@ from itertools import pairwise
 import pytest
 from paperlab import BUSY, CALM, MS, Lab, received, seqs
 
-from totempole.effects import SafeUpTo
+from totempole.core.inputs import Arrived
+from totempole.core.order import SafeUpTo
 from totempole.sim.conditions import Condition
 from totempole.srp.packets import RegularMessage, RegularToken
 from totempole.types import NO_PROCESSOR, Service
@@ -332,7 +333,9 @@ def test_the_input_buffer_is_emptied_before_the_token_is_taken() -> None:
     lab.run(5 * MS)
     lab.world.resume(3)
     lab.run(5 * MS)
-    taken = [entry for entry in lab.entries(3) if entry.at_us >= since_us and entry.method == "receive"][:4]
+    taken = [
+        entry for entry in lab.entries(3) if entry.at_us >= since_us and isinstance(entry.given, Arrived)
+    ][:4]
     assert [type(received(entry)[0]) for entry in taken] == [RegularMessage] * 3 + [RegularToken]
     (token,) = taken[-1].sent(RegularToken)
     assert (token.aru, token.rtr) == (8, ())

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from paperlab import BUSY, MS, Entry, Lab, packet_of, seqs
 
-from totempole.effects import Deliver, InstallConfiguration
+from totempole.core.order import Deliver, InstallConfiguration
 from totempole.srp import RingConfig
 from totempole.srp.packets import CommitToken, RegularMessage, RegularToken
 from totempole.srp.states import State

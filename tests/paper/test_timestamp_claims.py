@@ -6,6 +6,7 @@ from itertools import pairwise
 
 from paperlab import MS, Lab
 
+from totempole.core.inputs import Written
 from totempole.sim.conditions import Condition, DiskSpeed
 from totempole.sim.disk import Fate, read_log
 from totempole.srp import RingConfig
@@ -121,7 +122,7 @@ def test_the_token_waits_for_that_write() -> None:
     since_us = lab.mark
     lab.send(1, 300)
     lab.run(1_000 * MS)
-    resumed = [e for e in lab.entries(1) if e.method == "persisted" and e.sent(RegularToken)]
+    resumed = [e for e in lab.entries(1) if isinstance(e.given, Written) and e.sent(RegularToken)]
     assert len(resumed) > 3
     assert all(len(lab.delivered(me)) == 300 for me in lab.everyone)
     assert not lab.rows("state", since_us=since_us)

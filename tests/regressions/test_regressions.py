@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from totempole.sim.contract import SimulationError
-from totempole.sim.fuzz.mutants import MUTANTS, mutated_endpoint
+from totempole.sim.fuzz.mutants import MUTANTS, mutated_stack
 from totempole.sim.scenario import Scenario, parse, run
 
 FILES = sorted(Path(__file__).parent.glob("*.scenario"))
@@ -39,7 +39,7 @@ def test_a_regression_scenario_holds(file: Path) -> None:
 def test_it_catches_the_mutants_it_names(file: Path, name: str) -> None:
     mutant = next(mutant for mutant in MUTANTS if mutant.name == name)
     try:
-        failures = run(scenario(file), level="protocol", endpoint=mutated_endpoint(mutant)).failures
+        failures = run(scenario(file), level="protocol", stack=mutated_stack(mutant)).failures
     except SimulationError as error:
         failures = [str(error)]
     assert failures

@@ -11,7 +11,7 @@ from typing import Any
 
 from loopback import LIMIT_S, Place, wait_until
 
-from totempole.effects import Deliver, InstallConfiguration, SafeUpTo
+from totempole.core.order import Deliver, InstallConfiguration
 from totempole.groups import Batch
 from totempole.runtime.config import NetworkConfig, NodeConfig, Peer, SecurityConfig
 from totempole.runtime.driver import Driver
@@ -89,9 +89,6 @@ class Member:
         self.kinds.append(installed.configuration.kind.value)
         if installed.configuration.kind is ConfigurationKind.REGULAR:
             self.members = installed.configuration.members
-
-    def safe(self, up_to: SafeUpTo) -> None:
-        self.safe_seq = up_to.seq
 
     def ready(self) -> None:
         self.readies += 1

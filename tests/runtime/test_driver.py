@@ -18,7 +18,8 @@ import pytest
 from loopback import Place, a_place, has_ipv6, wait_until
 from members import PATIENT, Lines, Member, mesh_of, node_config, started, wait_for_ring
 
-from totempole.effects import Channel, Deliver, Transmit
+from totempole.core.effects import Channel, Send
+from totempole.core.order import Deliver
 from totempole.errors import (
     ConfigurationError,
     NetworkAbsentError,
@@ -40,7 +41,7 @@ from totempole.runtime.sockets import Read, Sockets
 from totempole.runtime.storage import Storage
 from totempole.segment import Burst, Cutter
 from totempole.srp.config import RingConfig
-from totempole.srp.endpoint import GIVE_WAY_MAX
+from totempole.srp.engine import GIVE_WAY_MAX
 from totempole.srp.formats import ring_codec
 from totempole.srp.packets import Join, RegularMessage, name_of
 from totempole.types import NO_RING, MessageId, OrderKey, RingId, RingKind, Service
@@ -436,7 +437,7 @@ def test_effects_behind_the_failure_are_not_executed(
         member.on_delivered = lambda packet: driver.fail(SessionError("the program has had enough"))
         ring, body = RingId(4, 1), pack([b"x"])
         deliver = Deliver(MessageId(1, 1, 1), 1, body, Service.AGREED, OrderKey(ring, 1, NO_RING), 0, ring)
-        words = Transmit(None, Channel.DATA, (Burst(b"more words", 1_400),), a_join(1))
+        words = Send(None, Channel.DATA, (Burst(b"more words", 1_400),), a_join(1))
         done = threading.Event()
 
         def both() -> None:
@@ -490,10 +491,10 @@ def test_the_first_words_of_a_double_do_not_part_the_ring(place: Place, tmp_path
                 double.sendto(words, member.driver.sockets.own)
                 double.sendto(b"junk", member.driver.sockets.own)
         wait_until(lambda: members[0].logged("uses this processor's number", place.address(3)))
-        wait_until(lambda: members[1].driver.endpoint.dropped, "words and junk have not come")
+        wait_until(lambda: members[1].driver.ring.dropped, "words and junk have not come")
         # It begins a new life, which the others take for later than the double's, and joins them again.
         driver = members[0].driver
-        wait_until(lambda: driver.endpoint.incarnation > 2**31)
+        wait_until(lambda: driver.ring.incarnation > 2**31)
         wait_until(lambda: driver.configuration is not None and len(driver.configuration.members) == 2)
         members[0].send(b"still here")
         wait_for_messages(1, *members)
@@ -531,9 +532,9 @@ def test_echoes_do_not_stop_a_sealed_node(place: Place, tmp_path: Path, age_us: 
             driver.started_us -= age_us
             for _ in range(6):
                 stranger.sendto(stranger.recv(65_536), driver.sockets.own)
-            wait_until(lambda: driver.endpoint.dropped["echo of our own"] >= 6)
+            wait_until(lambda: driver.ring.dropped["echo of our own"] >= 6)
             assert member.running
-            assert set(driver.endpoint.dropped) == {"echo of our own"}
+            assert set(driver.ring.dropped) == {"echo of our own"}
             assert not member.logged("another node uses this processor's number")
             assert not member.logged("starting a new life")
             wait_until(lambda: member.logged("packets dropped", "echo of our own"))
@@ -553,7 +554,7 @@ def test_recordings_of_a_lost_life_do_not_keep_a_node_away(place: Place, tmp_pat
                 assert error.may_pass
         with started(config) as (member,):
             stranger.sendto(recorded, member.driver.sockets.own)
-            wait_until(lambda: member.driver.endpoint.dropped["echo of our own"])
+            wait_until(lambda: member.driver.ring.dropped["echo of our own"])
             wait_for_ring(member)
 
 
@@ -603,15 +604,15 @@ def test_a_stranger_is_dropped_by_reason_and_the_ring_goes_on(place: Place, tmp_
         with started(stranger) as (other,):
             wait_until(lambda: other.members == (3,))
             for member in (*members, other):
-                wait_until(lambda member=member: member.driver.endpoint.dropped)
-                assert len(member.driver.endpoint.dropped) == 1, member.driver.endpoint.dropped
+                wait_until(lambda member=member: member.driver.ring.dropped)
+                assert len(member.driver.ring.dropped) == 1, member.driver.ring.dropped
                 wait_until(lambda member=member: member.logged("packets dropped"))
                 wait_until(lambda member=member: member.logged("why packets are dropped"))
             members[0].send(b"unharmed")
             wait_for_messages(1, *members)
             assert other.messages == []
             assert other.members == (3,)
-        reasons = {reason for member in members for reason in member.driver.endpoint.dropped}
+        reasons = {reason for member in members for reason in member.driver.ring.dropped}
         assert len(reasons) == 1
         assert [member.kinds for member in members] == before
 
@@ -622,7 +623,7 @@ def test_a_sealed_node_among_unsealed_ones(place: Place, tmp_path: Path) -> None
     with started(*[node_config(place, me, tmp_path) for me in (1, 2)]) as members:
         wait_for_ring(*members)
         with started(sealed) as (other,):
-            wait_until(lambda: all(member.driver.endpoint.dropped for member in (*members, other)))
+            wait_until(lambda: all(member.driver.ring.dropped for member in (*members, other)))
         assert all(member.members == (1, 2) for member in members)
 
 
@@ -634,7 +635,7 @@ def test_the_log_names_who_sent_what_was_dropped(place: Place, tmp_path: Path) -
 
         def take_junk_then_a_members_words() -> None:
             driver._receive(Read(b"junk", 0, (place.address(9), 9)))
-            words = a_join(2)._replace(incarnation=members[1].driver.endpoint.incarnation)
+            words = a_join(2)._replace(incarnation=members[1].driver.ring.incarnation)
             driver._receive(Read(cut(words), 0, members[1].driver.sockets.own))
             driver._report_drops()
 
@@ -691,7 +692,7 @@ def test_junk_of_every_kind_is_survived(place: Place, tmp_path: Path) -> None:
             for junk in (b"", b"x", b"TS" + bytes(60), os.urandom(1_000), cut(message)[:-3]):
                 for port in (one[1], one[1] + 1):
                     stranger.sendto(junk, (one[0], port))
-        wait_until(lambda: sum(members[0].driver.endpoint.dropped.values()) >= 8)
+        wait_until(lambda: sum(members[0].driver.ring.dropped.values()) >= 8)
         members[1].send(b"unharmed")
         wait_for_messages(1, *members)
 
@@ -843,7 +844,7 @@ def test_a_restart_has_a_higher_incarnation_and_rejoins(place: Place, tmp_path: 
                 wait_for_ring(one, two)
                 two.send(b"%d" % turn)
                 wait_for_messages(1, two)
-                incarnations.append(two.driver.endpoint.incarnation)
+                incarnations.append(two.driver.ring.incarnation)
                 assert two.driver.configuration is not None
                 rings.append(two.driver.configuration.id.seq)
                 two.driver.leave()
@@ -869,7 +870,7 @@ def test_a_retransmission_of_anothers_message_is_counted(place: Place, tmp_path:
             others = RegularMessage(
                 2, 1, RingId(8, 1), seq, 1, Service.AGREED, 0, 2, NO_RING, (), False, False, b"x"
             )
-            driver._meter(0, Transmit(None, Channel.DATA, (Burst(b"x", 9),), others))
+            driver._meter(0, Send(None, Channel.DATA, (Burst(b"x", 9),), others))
         assert driver.meters.retransmissions == before + 2
 
 

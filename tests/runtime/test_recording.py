@@ -17,30 +17,34 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordings import header_of, life, write
-from totempole.effects import CancelTimer, Channel, Deliver, Effect, SetTimer, Transmit
+from totempole.core.effects import CancelTimer, Channel, Effect, Send, SetTimer, Tell, TimerName
+from totempole.core.inputs import Arrived, Command, Expired, Input, Narrowed, Start, Written
+from totempole.core.order import Deliver, Leave, Submit
 from totempole.errors import ConfigurationError, TraceError
-from totempole.groups import GroupLayer, over_ring
+from totempole.groups import GroupConfig
+from totempole.groups.commands import Connect, GiveState, JoinGroup, Multicast
 from totempole.jitter import jitter
 from totempole.runtime import recording
 from totempole.runtime.recording import (
-    METHODS,
+    INPUTS,
     InputRecorder,
     KeyIds,
     RecordingHeader,
     RecordingReader,
+    _fields,
     effects_digest,
-    recording_header,
 )
-from totempole.runtime.replaying import endpoint_maker, replay
+from totempole.runtime.replaying import replay, stack_builder
 from totempole.segment.burst import Burst
-from totempole.srp.config import RingConfig
-from totempole.srp.endpoint import Endpoint
+from totempole.srp.commands import Rekey
+from totempole.srp.engine import SingleRing
 from totempole.srp.packets import NullMessage
 from totempole.srp.states import Timer
-from totempole.types import NO_RING, MessageId, OrderKey, RingId, Service
+from totempole.stack import Parts, ProcessorStack, StackSpec, build
+from totempole.types import NO_RING, MessageId, OrderKey, Place, ProcessId, RingId, Service
 from totempole.wire.seal import Key, Keyring
 
-HEADER = recording_header(1, RingConfig(), {}, ())
+HEADER = RecordingHeader(StackSpec(1), {}, frozenset())
 
 
 @pytest.fixture(scope="module")
@@ -55,59 +59,83 @@ def test_every_input_of_a_life_is_read_back(path: Path) -> None:
     reader = RecordingReader(path)
     found = list(reader)
     reader.close()
-    assert [(each.method, each.now_us, each.arguments) for each in found] == [
-        (method, now_us, tuple(map(_immutable, arguments))) for method, now_us, arguments in life().inputs
+    assert [(each.now_us, each.given) for each in found] == [
+        (now_us, _immutable(given)) for now_us, given in life().inputs
     ]
     assert reader.header == header_of(life())
     assert reader.ended == "closed"
 
 
-def _immutable(argument: Any) -> Any:
-    return tuple(argument) if isinstance(argument, list) else argument
+def _immutable(given: Input) -> Input:
+    return given._replace(datagrams=tuple(given.datagrams)) if isinstance(given, Arrived) else given
 
 
 def test_enums_come_back_as_such(tmp_path: Path) -> None:
     with InputRecorder(tmp_path / "x", HEADER) as recorder:
-        recorder.record("expire", 5, (Timer.JOIN,), [])
-        recorder.record("submit", 6, (b"payload", Service.SAFE, (2**64 - 1,)), [])
-    timer, submission = RecordingReader(tmp_path / "x")
-    assert type(timer.arguments[0]) is Timer
-    assert type(submission.arguments[1]) is Service
-    assert submission.arguments == (b"payload", Service.SAFE, (2**64 - 1,))
+        recorder.record(5, Expired(TimerName("srp", 0, Timer.JOIN)), [])
+        recorder.record(6, Submit(b"payload", Service.SAFE, (2**64 - 1,)), [])
+    timer, submission = (each.given for each in RecordingReader(tmp_path / "x"))
+    assert isinstance(timer, Expired)
+    assert type(timer.timer) is TimerName
+    assert isinstance(submission, Submit)
+    assert type(submission.service) is Service
+    assert submission == Submit(b"payload", Service.SAFE, (2**64 - 1,))
 
 
-values = st.recursive(
-    st.integers() | st.binary(max_size=50), lambda inner: st.lists(inner, max_size=3).map(tuple), max_leaves=6
-)
-
-
-@given(
-    st.lists(
-        st.tuples(
-            st.sampled_from(["start", "receive", "persisted", "leave"]),
-            st.integers(-(2**63), 2**63 - 1),
-            st.lists(values, max_size=3).map(tuple),
-        ),
-        max_size=6,
+processes = st.builds(ProcessId, *[st.integers(1, 2**32 - 1)] * 3)
+rings = st.builds(RingId, st.integers(0, 2**62), st.integers(0, 2**32 - 1))
+places = st.builds(Place, st.builds(OrderKey, rings, st.integers(0, 2**62), rings), st.integers(0, 2**40))
+numbers = st.integers(1, 2**40)
+names = st.text(max_size=20)
+inputs = (
+    st.just(Start())
+    | st.builds(
+        Arrived,
+        st.integers(0, 3),
+        st.sampled_from(Channel),
+        st.lists(st.binary(max_size=50), max_size=3).map(tuple),
+        st.integers(0, 65_507),
+        st.none() | st.tuples(names, st.integers(0, 65_535)),
     )
+    | st.builds(Written, numbers)
+    | st.builds(Narrowed, st.integers(0, 3), numbers)
+    | st.builds(Connect, numbers)
+    | st.builds(JoinGroup, numbers, names, st.booleans(), st.booleans())
+    | st.builds(
+        Multicast,
+        numbers,
+        st.lists(names, max_size=3).map(tuple),
+        st.binary(max_size=50),
+        st.sampled_from(Service),
+        st.booleans(),
+    )
+    | st.builds(GiveState, numbers, names, processes, places, st.binary(max_size=50), st.booleans())
 )
-def test_any_arguments(tmp_path_factory: pytest.TempPathFactory, inputs: list[Any]) -> None:
+
+
+@given(st.lists(st.tuples(st.integers(-(2**63), 2**63 - 1), inputs), max_size=6))
+def test_any_input(tmp_path_factory: pytest.TempPathFactory, given_: list[tuple[int, Input]]) -> None:
     path = tmp_path_factory.mktemp("recording") / "x"
     with InputRecorder(path, HEADER) as recorder:
-        for each in inputs:
-            recorder.record(*each, [])
-    assert [each[:3] for each in RecordingReader(path)] == inputs
+        for now_us, each in given_:
+            recorder.record(now_us, each, [])
+    found = [(each.now_us, each.given) for each in RecordingReader(path)]
+    assert found == given_
+    assert [list(map(type, _fields(each))) for _, each in found] == [
+        list(map(type, _fields(each))) for _, each in given_
+    ]
 
 
 def test_a_keyring_is_its_ids_and_its_secrets_are_nowhere(tmp_path: Path) -> None:
     secret = bytes(range(100, 132))
     keyring = Keyring((Key(7, secret), Key(6, bytes(32))))
-    with InputRecorder(tmp_path / "x", recording_header(1, RingConfig(), {}, (), (7, 6))) as recorder:
-        recorder.record("rekey", 5, (keyring,), [])
+    with InputRecorder(tmp_path / "x", RecordingHeader(StackSpec(1), {}, frozenset(), (7, 6))) as recorder:
+        recorder.record(5, Rekey(keyring), [])
     reader = RecordingReader(tmp_path / "x")
     (found,) = reader
-    assert found.arguments == (KeyIds((7, 6)),)
-    assert type(found.arguments[0]) is KeyIds
+    assert isinstance(found.given, Rekey)
+    assert found.given.keyring == KeyIds((7, 6))  # type: ignore[comparison-overlap]
+    assert type(found.given.keyring) is KeyIds
     assert reader.header.key_ids == (7, 6)
     assert secret not in (tmp_path / "x").read_bytes()
 
@@ -120,14 +148,19 @@ def test_it_is_its_owner_s_alone_and_overwrites_nothing(path: Path) -> None:
 
 def test_what_it_cannot_hold(tmp_path: Path) -> None:
     with InputRecorder(tmp_path / "x", HEADER) as recorder:
-        with pytest.raises(TypeError, match="no place for an argument of type dict"):
-            recorder.record("receive", 1, ({},), [])
+        with pytest.raises(TypeError, match="no place for a field of type dict"):
+            recorder.record(1, Arrived(0, Channel.DATA, ({},), 0, None), [])  # type: ignore[arg-type]
         with pytest.raises(KeyError):
-            recorder.record("reformat", 1, (), [])
+            recorder.record(1, Reformat(), [])
 
 
-def test_the_protocol_has_every_method() -> None:
-    assert all(callable(getattr(GroupLayer, method)) for method in METHODS)
+class Reformat(Command):
+    """What no layer takes."""
+
+
+def test_every_command_of_a_stack_can_be_recorded() -> None:
+    stack = build(StackSpec(1, groups=GroupConfig()), {})
+    assert {kind.__name__ for kind in stack._commands} <= set(INPUTS)
 
 
 # The digest of effects
@@ -135,7 +168,7 @@ def test_the_protocol_has_every_method() -> None:
 RING = RingId(4, 1)
 PACKET = NullMessage(1, 1, 1, RING)
 EFFECTS: list[Effect] = [
-    Transmit(None, Channel.DATA, (Burst(b"datagram", 1_400),), PACKET),
+    Send(None, Channel.DATA, (Burst(b"datagram", 1_400),), PACKET),
     SetTimer(Timer.JOIN, 17),
     Deliver(MessageId(1, 1, 1), 1, b"payload", Service.SAFE, OrderKey(RING, 1, NO_RING), 5, RING),
 ]
@@ -174,7 +207,9 @@ def test_a_replay_is_identical(tmp_path: Path, level: str) -> None:
     assert report.agreed == len(found.inputs)
     assert (report.first_us, report.last_us) == (found.inputs[0][1], found.inputs[-1][1])
     assert report.deliveries == sum(
-        type(effect) is Deliver for effects in found.effects for effect in effects
+        type(effect) is Tell and type(effect.event) is Deliver
+        for effects in found.effects
+        for effect in effects
     )
     assert {"gather", "recover", "operational", "left"} <= set(report.states)
     members = [item.configuration.members for item in report.configurations]
@@ -185,10 +220,11 @@ def test_a_replay_is_identical(tmp_path: Path, level: str) -> None:
 
 def test_one_changed_input_is_found_where_it_is(tmp_path: Path) -> None:
     found = life()
-    index = next(i for i, each in enumerate(found.inputs) if i > 200 and each[0] == "submit")
-    method, now_us, (payload, *rest) = found.inputs[index]
+    index = next(i for i, (_, each) in enumerate(found.inputs) if i > 200 and isinstance(each, Submit))
+    now_us, submit = found.inputs[index]
+    assert isinstance(submit, Submit)
     changed = list(found.inputs)
-    changed[index] = (method, now_us, (payload + b"!", *rest))
+    changed[index] = (now_us, replaced(submit, payload=submit.payload + b"!"))
     report = replay(write(tmp_path / "x", replaced(found, inputs=changed)))
     # The payload shows when the token takes it: at this input or soon after, and never before.
     assert report.difference is not None
@@ -201,34 +237,33 @@ def test_a_later_clock_shows_at_once(tmp_path: Path) -> None:
     found = life()
     index = max(i for i, effects in enumerate(found.effects) if _begins_to_gather(effects))
     assert index > 400
-    method, now_us, arguments = found.inputs[index]
+    now_us, given = found.inputs[index]
     changed = list(found.inputs)
-    changed[index] = (method, now_us + 1, arguments)
+    changed[index] = (now_us + 1, given)
     report = replay(write(tmp_path / "x", replaced(found, inputs=changed)))
     assert report.difference is not None
-    assert (report.difference.index, report.difference.method) == (index, method)
+    assert (report.difference.index, report.difference.input) == (index, type(given).__name__)
     assert report.difference.now_us == now_us + 1
     assert not report.identical
 
 
 def _begins_to_gather(effects: list[Effect]) -> bool:
     """And sets a timer that counts from the input's own time."""
-    return any(type(effect) is SetTimer and effect.timer is Timer.CONSENSUS for effect in effects)
+    return any(type(effect) is SetTimer and effect.timer.timer == Timer.CONSENSUS for effect in effects)
 
 
 def test_a_protocol_that_raises_differs_there(path: Path) -> None:
-    class Broken(Endpoint):
-        def leave(self, *_: Any, **__: Any) -> list[Effect]:
+    class Broken(SingleRing):
+        def leave(self, *_: Any, **__: Any) -> None:
             raise ZeroDivisionError("broken")
 
-    def make(header: RecordingHeader) -> GroupLayer:
-        config, kinds = header.config, header.trace_kinds
-        draw = jitter(header.processor, header.stable)
-        broken = Broken(header.processor, config, header.stable, kinds, draw=draw)
-        return over_ring(broken, config, header.groups, kinds)
+    def make(header: RecordingHeader) -> ProcessorStack:
+        draw = jitter(header.spec.processor, header.stable)
+        parts = Parts(engines={"totem": Broken})
+        return build(header.spec, header.stable, header.trace_kinds, draw=draw, parts=parts)
 
     report = replay(path, make)
-    first = next(i for i, each in enumerate(life().inputs) if each[0] == "leave")
+    first = next(i for i, (_, given) in enumerate(life().inputs) if isinstance(given, Leave))
     assert report.difference is not None
     assert report.difference.index == first
     assert report.difference.text == "it raises ZeroDivisionError: broken"
@@ -247,18 +282,18 @@ OLD, NEW = Key(1, bytes(range(32))), Key(2, bytes(range(1, 33)))
 
 def sealed(path: Path) -> Path:
     """A node alone, sealed, whose key is rotated while it runs."""
-    header = recording_header(1, RingConfig(), {}, (), (OLD.id,))
-    endpoint = endpoint_maker({OLD.id: OLD})(header)
+    header = RecordingHeader(StackSpec(1, groups=GroupConfig()), {}, frozenset(), (OLD.id,))
+    stack = stack_builder({OLD.id: OLD})(header)
     with InputRecorder(path, header) as recorder:
 
-        def feed(method: str, now_us: int, *arguments: Any) -> None:
-            recorder.record(method, now_us, arguments, getattr(endpoint, method)(now_us, *arguments))
+        def feed(now_us: int, given: Input) -> None:
+            recorder.record(now_us, given, stack.feed(now_us, given))
 
-        feed("start", 0)
-        feed("persisted", 10, 1)
-        feed("expire", 20_000, Timer.JOIN)
-        feed("rekey", 30_000, Keyring((NEW, OLD)))
-        feed("expire", 40_000, Timer.JOIN)
+        feed(0, Start())
+        feed(10, Written(1))
+        feed(20_000, Expired(TimerName("srp", 0, Timer.JOIN)))
+        feed(30_000, Rekey(Keyring((NEW, OLD))))
+        feed(40_000, Expired(TimerName("srp", 0, Timer.JOIN)))
     return path
 
 
@@ -266,7 +301,7 @@ def test_a_sealed_node_is_replayed_with_its_keys(tmp_path: Path) -> None:
     path = sealed(tmp_path / "x")
     report = replay(path, keys={OLD.id: OLD, NEW.id: NEW})
     assert (report.identical, report.agreed) == (True, 5)
-    assert report.inputs["rekey"] == 1
+    assert report.inputs["Rekey"] == 1
 
 
 @pytest.mark.parametrize(("keys", "missing"), [({}, 1), ({OLD.id: OLD}, 2)])

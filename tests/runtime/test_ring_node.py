@@ -21,7 +21,7 @@ from members import PATIENT, node_config
 
 from totempole import Group, Node, RingNode, RingView, State
 from totempole.client.session import Session
-from totempole.effects import Deliver
+from totempole.core.order import Deliver
 from totempole.errors import ConfigurationError, NetworkError, SessionError, StorageError, TotemError
 from totempole.groups import Batch, pack
 from totempole.groups.packing import MESSAGE_WEIGHT, MESSAGES_MAX

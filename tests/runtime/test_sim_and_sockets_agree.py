@@ -12,7 +12,8 @@ from typing import NamedTuple
 import pytest
 
 from totempole import RingNode
-from totempole.effects import Deliver, Effect
+from totempole.core.effects import Effect
+from totempole.core.order import Deliver
 from totempole.groups import Batch, Outbox
 from totempole.runtime import keyring
 from totempole.runtime.config import NetworkConfig, NodeConfig, Peer, SecurityConfig

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from loopback import LIMIT_S, Place, a_place, has_ipv6, wait_until
 
-from totempole.effects import Channel
+from totempole.core.effects import Channel
 from totempole.errors import NetworkAbsentError, NetworkError
 from totempole.runtime import sockets as sockets_module
 from totempole.runtime.config import NetworkConfig, Peer

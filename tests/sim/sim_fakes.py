@@ -6,33 +6,41 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import Any
 
-from totempole.effects import (
+from totempole.core.effects import (
     CancelTimer,
     Channel,
     Effect,
-    Persist,
-    PushBack,
+    Role,
+    Send,
     SetTimer,
     Stopped,
-    Transmit,
+    Tell,
+    TimerName,
+    Write,
 )
+from totempole.core.inputs import Arrived, Expired, Input, Start, Written
+from totempole.core.order import Leave, PushBack, Submit
 from totempole.segment import Burst
 from totempole.sim.clock import Scheduler
 from totempole.srp.config import RingConfig
 from totempole.srp.packets import NullMessage
-from totempole.types import NO_RING, Service
+from totempole.types import NO_RING
 
 PACKET = NullMessage(1, 1, 1, NO_RING)
 
 
-def burst(*datagrams: bytes, to: int | None = None, channel: Channel = Channel.DATA) -> Transmit:
+def burst(*datagrams: bytes, to: int | None = None, channel: Channel = Channel.DATA) -> Send:
     bursts = tuple(Burst(datagram, len(datagram)) for datagram in datagrams)
-    return Transmit(to, channel, bursts, PACKET)
+    return Send((0,), to, channel, bursts, Role.CONTROL, PACKET)
 
 
 class Alarm(IntEnum):
     FIRST = 1
     SECOND = 2
+
+
+def timer(alarm: Alarm) -> TimerName:
+    return TimerName("puppet", 0, alarm)
 
 
 class Ear:
@@ -60,33 +68,38 @@ class Puppet:
         self.me = me
         self.stable = dict(stable)
         self.incarnation = stable.get("incarnation", 0) + 1
-        self.token_first = False
         self.log: list[tuple[Any, ...]] = []
 
-    def start(self, now_us: int) -> list[Effect]:
-        self.log.append(("start", now_us))
-        return [Persist(1, {"incarnation": self.incarnation})]
+    def token_first(self, network: int = 0) -> bool:
+        return False
 
-    def receive_burst(self, now_us: int, burst: bytes, segment_bytes: int) -> list[Effect]:
-        return self.receive(now_us, Burst(burst, segment_bytes).datagrams)
-
-    def receive(self, now_us: int, datagrams: Sequence[bytes]) -> list[Effect]:
-        self.log.append(("receive", now_us, tuple(datagrams)))
-        if b"explode" in datagrams:
-            raise AssertionError("aru went backwards")
+    def feed(self, now_us: int, given: Input) -> list[Effect]:
+        match given:
+            case Start():
+                self.log.append(("start", now_us))
+                return [Write(1, {"incarnation": self.incarnation})]
+            case Arrived(datagrams=datagrams, segment_bytes=segment_bytes):
+                if segment_bytes:
+                    datagrams = Burst(datagrams[0], segment_bytes).datagrams
+                self.log.append(("receive", now_us, tuple(datagrams)))
+                if b"explode" in datagrams:
+                    raise AssertionError("aru went backwards")
+            case Expired(timer=name):
+                self.log.append(("expire", now_us, Alarm(name.timer)))
+            case Written(ticket=ticket):
+                self.log.append(("persisted", now_us, ticket))
+            case Submit(payload=payload):
+                return self._do(now_us, *payload.decode().split())
+            case Leave():
+                return [Stopped()]
         return []
 
-    def expire(self, now_us: int, timer: Any) -> list[Effect]:
-        self.log.append(("expire", now_us, timer))
-        return []
-
-    def submit(self, now_us: int, payload: bytes, service: Service) -> list[Effect]:
-        word, *arguments = payload.decode().split()
+    def _do(self, now_us: int, word: str, *arguments: str) -> list[Effect]:
         match word:
             case "set":
-                return [SetTimer(Alarm[arguments[0]], now_us + int(arguments[1]))]
+                return [SetTimer(timer(Alarm[arguments[0]]), now_us + int(arguments[1]))]
             case "cancel":
-                return [CancelTimer(Alarm[arguments[0]])]
+                return [CancelTimer(timer(Alarm[arguments[0]]))]
             case "say":
                 return [burst(arguments[0].encode())]
             case "token":
@@ -94,17 +107,10 @@ class Puppet:
             case "self":
                 return [burst(arguments[0].encode(), to=self.me)]
             case "write":
-                return [Persist(int(arguments[1]), {arguments[0]: int(arguments[1])})]
+                return [Write(int(arguments[1]), {arguments[0]: int(arguments[1])})]
             case "full":
-                return [PushBack()]
-        raise ValueError(payload)
-
-    def persisted(self, now_us: int, ticket: int) -> list[Effect]:
-        self.log.append(("persisted", now_us, ticket))
-        return []
-
-    def leave(self, now_us: int, *, more_to_come: bool = False) -> list[Effect]:
-        return [Stopped()]
+                return [Tell(("puppet", 0), PushBack())]
+        raise ValueError(word)
 
     def fed(self, method: str) -> list[tuple[Any, ...]]:
         return [entry[1:] for entry in self.log if entry[0] == method]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from totempole.effects import Heard
+from totempole.core.effects import Reachable
 from totempole.sim.host import Host
 from totempole.sim.medium import NOWHERE
 from totempole.sim.packet_filter import StrayRule
@@ -115,7 +115,7 @@ def test_a_recorded_join_leads_to_a_wrong_address() -> None:
 def test_a_hint_is_no_address() -> None:
     world = settled_world(2)
     host: Host = world.hosts[1]
-    host._apply_rarer(Heard(9, just_now=False))
+    host._apply_rarer(Reachable(9, just_now=False))
     assert 9 not in host.addresses.known
     assert 9 in host.addresses.hints
 

@@ -12,9 +12,10 @@ from collections.abc import Callable
 import pytest
 
 from totempole.checkers import check
-from totempole.effects import Channel, Transmit
+from totempole.core.effects import Alarm, Channel, Send
 from totempole.sim.conditions import Condition, DiskSpeed
 from totempole.sim.world import World
+from totempole.srp.alarms import SettingsDiffer
 from totempole.srp.config import RingConfig
 from totempole.srp.packets import NullMessage, RegularMessage
 from totempole.types import ProcessorId, RingKind, Service
@@ -57,12 +58,12 @@ def assert_sound(world: World) -> None:
 
 
 def on_each_send(
-    world: World, monkeypatch: pytest.MonkeyPatch, spy: Callable[[ProcessorId, Transmit], None]
+    world: World, monkeypatch: pytest.MonkeyPatch, spy: Callable[[ProcessorId, Send], None]
 ) -> None:
     medium = type(world.medium)
     send = medium.send
 
-    def spying(self: object, source: ProcessorId, transmit: Transmit, *rest: int) -> None:
+    def spying(self: object, source: ProcessorId, transmit: Send, *rest: int) -> None:
         send(self, source, transmit, *rest)  # type: ignore[arg-type]
         spy(source, transmit)
 
@@ -80,7 +81,7 @@ def test_a_token_shown_to_another_member_is_not_a_second_token(
     world = ring_of(4, RingConfig(ring_kind=kind))
     shown = []
 
-    def show(source: ProcessorId, transmit: Transmit) -> None:
+    def show(source: ProcessorId, transmit: Send) -> None:
         if transmit.channel is Channel.TOKEN and (source, transmit.to) == (1, 2):
             shown.append(transmit)
             world.medium.send(1, transmit._replace(to=3), world.now_us)
@@ -103,7 +104,7 @@ def test_tokens_at_a_wrong_address_never_go_round_without_their_receiver(
     astray = []
     transmit_of = type(world.medium)._transmit
 
-    def misled(self: object, source: ProcessorId, transmit: Transmit, *rest: object) -> None:
+    def misled(self: object, source: ProcessorId, transmit: Send, *rest: object) -> None:
         if transmit.channel is Channel.TOKEN and (source, transmit.to) == (1, 2):
             astray.append(transmit)
             transmit = transmit._replace(to=3)
@@ -187,9 +188,9 @@ def test_a_mended_link_is_found_within_the_readmission_time() -> None:
 
 def test_a_recorded_null_that_is_repeated_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     world = ring_of(4)
-    nulls: list[Transmit] = []
+    nulls: list[Send] = []
 
-    def record(source: ProcessorId, transmit: Transmit) -> None:
+    def record(source: ProcessorId, transmit: Send) -> None:
         if source == 4 and isinstance(transmit.packet, NullMessage) and len(nulls) < 3:
             nulls.append(transmit)
 
@@ -208,9 +209,9 @@ def test_a_recorded_null_that_is_repeated_costs_nothing(monkeypatch: pytest.Monk
 
 def test_a_recorded_message_of_a_ring_that_is_over_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     world = ring_of(4)
-    messages: list[Transmit] = []
+    messages: list[Send] = []
 
-    def record(source: ProcessorId, transmit: Transmit) -> None:
+    def record(source: ProcessorId, transmit: Send) -> None:
         if source == 4 and isinstance(transmit.packet, RegularMessage):
             messages.append(transmit)
 
@@ -238,14 +239,14 @@ def test_a_failover_of_an_idle_ring_is_as_quick_as_of_a_busy_one(idle_us: int) -
     send_for(world, 60 * MS, (1, 3, 4), every_us=MS)
     world.resume(2)
     send_for(world, 100 * MS, (1, 2, 3, 4), every_us=MS)
-    stretched = {me: world.hosts[me].endpoint.timeouts["token_loss"] for me in world.hosts}  # type: ignore[union-attr]
+    stretched = {me: world.hosts[me].stack.ring.timeouts["token_loss"] for me in world.hosts}  # type: ignore[union-attr]
     assert max(stretched.values()) >= 400 * MS
     if idle_us:
         world.run_for(idle_us)
     else:
         send_for(world, 2 * S, (1, 2, 3, 4), every_us=MS)
     for host in world.hosts.values():
-        assert host.endpoint.timeouts["token_loss"] == RingConfig().token_loss_us  # type: ignore[union-attr]
+        assert host.stack.ring.timeouts["token_loss"] == RingConfig().token_loss_us  # type: ignore[union-attr]
     world.crash(4)
     crashed_us = world.now_us
     world.run_for(180 * MS)
@@ -272,7 +273,7 @@ def test_rings_with_high_timestamps_merge_as_quickly_as_others() -> None:
     for me in world.hosts:
         if me != 1:
             world.partition([[1], [other for other in world.hosts if other != 1]])
-    ordering = world.hosts[1].endpoint._ordering  # type: ignore[union-attr]
+    ordering = world.hosts[1].stack.ring._ordering  # type: ignore[union-attr]
     ordering.clock.witness(10**6)
     world.start([me for me in world.hosts if me != 1])
     world.run_for(2 * S)
@@ -310,8 +311,6 @@ def test_a_member_that_reaches_less_far_recovers_the_same_messages() -> None:
 
 
 def test_settings_that_differ_are_reported_once() -> None:
-    from totempole.effects import SettingsDiffer
-
     settings = {me: RingConfig(token_loss_us=100 * MS if me == 2 else 80 * MS) for me in (1, 2)}
     world = World(1, 2, settings, level="checked", record_inputs=True)
     world.start()
@@ -321,9 +320,9 @@ def test_settings_that_differ_are_reported_once() -> None:
     world.heal()
     world.run_for(S)
     told = [
-        effect
+        effect.alarm
         for effects in world.hosts[1].recordings[0].effects
         for effect in effects
-        if isinstance(effect, SettingsDiffer)
+        if isinstance(effect, Alarm) and isinstance(effect.alarm, SettingsDiffer)
     ]
     assert told == [SettingsDiffer(2, "token_loss_us", 100 * MS, 80 * MS)]

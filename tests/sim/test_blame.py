@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from totempole.checkers import check
-from totempole.sim.fuzz.mutants import Mutant, mutated_endpoint
+from totempole.sim.fuzz.mutants import Mutant, mutated_stack
 from totempole.sim.scenario import parse, run
 
 DEAF = """
@@ -30,7 +30,7 @@ def test_the_deaf_one_is_blamed() -> None:
 
 
 def test_blaming_another_is_noticed() -> None:
-    rows = run(parse(DEAF), level="checked", endpoint=mutated_endpoint(WRONG)).rows
+    rows = run(parse(DEAF), level="checked", stack=mutated_stack(WRONG)).rows
     violated = check(rows).violated
     assert [verdict.property for verdict in violated] == ["justified-expulsion"]
     assert 3 not in violated[0].violations[0].nodes

@@ -18,9 +18,10 @@ from totempole.sim.explore.processor import Cabinet, Processor
 from totempole.sim.explore.roots import small_config
 from totempole.sim.explore.snapshot import copy_of, fingerprint
 from totempole.sim.explore.space import Bounds
-from totempole.sim.fuzz.mutants import mutated_endpoint
+from totempole.sim.fuzz.mutants import mutated_stack
 from totempole.sim.fuzz.trial import RAISED
-from totempole.srp.endpoint import Endpoint
+from totempole.sim.stacks import RealStack
+from totempole.srp.engine import SingleRing
 
 STATES = 1_000
 """So many of each case, or all: the whole of them takes minutes."""
@@ -48,12 +49,12 @@ def test_there_are_ten_mutants_of_the_present_source() -> None:
     assert len(CHOSEN) >= 10
     assert set(MUTANTS) == set(NOTICED_BY)
     for mutant in CHOSEN:
-        assert mutated_endpoint(mutant) is not Endpoint
+        assert mutated_stack(mutant).parts.engines["totem"] is not SingleRing
 
 
 @pytest.mark.parametrize("name", sorted(MUTANTS))
 def test_a_broken_protocol_is_noticed(name: str) -> None:
-    found = search_case(NOTICED_BY[name], mutated_endpoint(MUTANTS[name])).found
+    found = search_case(NOTICED_BY[name], mutated_stack(MUTANTS[name])).found
     assert found is not None
     assert {one.property for one in found.violations} != {RAISED}, "noticed by an exception, not by a check"
 
@@ -90,11 +91,11 @@ def test_a_search_that_is_cut_short_says_so() -> None:
 
 
 def test_a_copy_is_equal_until_it_goes_its_own_way() -> None:
-    cabinet = Cabinet(Endpoint, small_config())
+    cabinet = Cabinet(RealStack(), small_config())
     one = Processor(1)
     cabinet.feed(one, ("restart",))
     twin = one.copy()
-    assert twin.endpoint is not one.endpoint
+    assert twin.stack is not one.stack
     assert twin.fingerprint() == one.fingerprint()
     before = one.fingerprint()
     cabinet.feed(twin, ("written",))
@@ -126,7 +127,7 @@ def test_the_order_in_which_things_were_learned_does_not_matter() -> None:
 
 def test_a_path_is_taken_again_from_its_file(tmp_path: Path) -> None:
     name = "safe delivered as agreed"
-    endpoint = mutated_endpoint(MUTANTS[name])
+    endpoint = mutated_stack(MUTANTS[name])
     case = NOTICED_BY[name]
     found = search_case(case, endpoint).found
     assert found is not None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from totempole.sim.fuzz.mutation import Mutant, mutated_endpoint
+from totempole.sim.fuzz.mutation import Mutant, mutated_stack
 from totempole.sim.fuzz.trial import try_scenario
 from totempole.sim.rollback import REFUSED, Rollback, check_rollbacks
 from totempole.sim.scenario import Outcome, parse, run
@@ -50,7 +50,7 @@ def test_a_protocol_that_lets_former_lives_in_is_found_out() -> None:
         "former lives", "Endpoint._is_of_a_former_life", "if join.incarnation >= latest:", "if True:"
     )
     scenario = parse("\n".join([HEAD, TWO_LIVES, BACK, f"end 6s\n{NOTICED}"]))
-    verdict, _ = try_scenario(scenario, mutated_endpoint(silent))
+    verdict, _ = try_scenario(scenario, mutated_stack(silent))
     assert verdict.violated == ("rollback-noticed",)
 
 

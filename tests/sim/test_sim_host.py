@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from sim_fakes import Alarm, Puppet
 
-from totempole.effects import Channel
+from totempole.core.effects import Channel
 from totempole.sim.conditions import Buffers, Condition, Costs, DiskSpeed
 from totempole.sim.contract import SimulationError
 from totempole.sim.disk import Fate
@@ -32,7 +32,7 @@ def world_of_puppets(count: int = 2, **settings: object) -> World:
 
 
 def puppet(world: World, me: int) -> Puppet:
-    endpoint = world.hosts[me].endpoint
+    endpoint = world.hosts[me].stack
     assert isinstance(endpoint, Puppet)
     return endpoint
 

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 from sim_fakes import Ear, burst
 
-from totempole.effects import Channel
+from totempole.core.effects import Channel
 from totempole.errors import ConfigurationError
 from totempole.sim.clock import Scheduler
 from totempole.sim.conditions import Condition, Lan

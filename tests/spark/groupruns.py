@@ -24,7 +24,7 @@ from totempole.checkers.terms import Terms
 from totempole.errors import TraceError
 from totempole.sim.fuzz.group_mutants import GROUP_MUTANTS
 from totempole.sim.fuzz.group_plan import group_plan
-from totempole.sim.fuzz.mutants import mutated_endpoint
+from totempole.sim.fuzz.mutants import mutated_stack
 from totempole.sim.script_runner import Outcome, run, terms_of
 from totempole.spark.group_silver import GroupSilver
 from totempole.trace.schema import Row
@@ -104,7 +104,7 @@ def _mutants() -> Known:
     found: Known = {}
     for mutant in GROUP_MUTANTS:
         if mutant.name in CAUGHT:
-            outcome = run(group_plan(mutant.seed), level="checked", endpoint=mutated_endpoint(mutant))
+            outcome = run(group_plan(mutant.seed), level="checked", stack=mutated_stack(mutant))
             found[mutant.name] = _rows_of(outcome), terms_of(outcome)
     return found
 

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from totempole.checkers import Liveness, Outcome
 from totempole.checkers.terms import Terms
-from totempole.sim.fuzz.mutants import MUTANTS, mutated_endpoint
+from totempole.sim.fuzz.mutants import MUTANTS, mutated_stack
 from totempole.sim.fuzz.plan import plan
 from totempole.sim.script_runner import run, terms_of
 from totempole.spark.properties.ring import RING
@@ -62,7 +62,7 @@ def runs() -> Runs:
     _add(found, "clean", list(outcome.rows), terms_of(outcome))
     for mutant in MUTANTS:
         if mutant.name in BROKEN:
-            outcome = run(plan(mutant.seed), level="checked", endpoint=mutated_endpoint(mutant))
+            outcome = run(plan(mutant.seed), level="checked", stack=mutated_stack(mutant))
             found[mutant.name] = list(outcome.rows), terms_of(outcome)
     return {**found, **_spoilt(Random("spoilt"))}
 

@@ -16,7 +16,7 @@ from tracebuilder import TraceBuilder
 
 from totempole.checkers import Outcome
 from totempole.checkers.terms import Calm, Terms
-from totempole.sim.fuzz.mutants import MUTANTS, mutated_endpoint
+from totempole.sim.fuzz.mutants import MUTANTS, mutated_stack
 from totempole.sim.fuzz.plan import plan
 from totempole.sim.script_runner import run, terms_of
 from totempole.spark.properties.ring import RING
@@ -47,7 +47,7 @@ def runs() -> Runs:
     found["clean-other-clocks"] = list(outcome.rows), Terms(True, same_clock=False)
     for mutant in MUTANTS:
         if mutant.name in BROKEN:
-            outcome = run(plan(mutant.seed), level="checked", endpoint=mutated_endpoint(mutant))
+            outcome = run(plan(mutant.seed), level="checked", stack=mutated_stack(mutant))
             found[mutant.name] = list(outcome.rows), terms_of(outcome)
     return {**found, **_spoilt(Random("promises"))}
 

@@ -19,7 +19,7 @@ from tracebuilder import TraceBuilder
 from totempole.checkers import Outcome, Verdict
 from totempole.checkers.properties import RING_PROPERTIES
 from totempole.checkers.terms import Terms
-from totempole.sim.fuzz.mutants import MUTANTS, mutated_endpoint
+from totempole.sim.fuzz.mutants import MUTANTS, mutated_stack
 from totempole.sim.fuzz.plan import plan
 from totempole.sim.script_runner import run, terms_of
 from totempole.spark.properties.ring import RING
@@ -85,7 +85,7 @@ def _mutants() -> Runs:
     found: dict[str, tuple[list[Row], Terms]] = {}
     for mutant in MUTANTS:
         if mutant.name in CAUGHT:
-            outcome = run(plan(mutant.seed), level="checked", endpoint=mutated_endpoint(mutant))
+            outcome = run(plan(mutant.seed), level="checked", stack=mutated_stack(mutant))
             found[mutant.name] = list(outcome.rows), terms_of(outcome)
     return found
 

@@ -21,7 +21,7 @@ from standalone import POLL_S, Cluster, Member, standalone
 from totempole.checkers.terms import Terms
 from totempole.cli import verify
 from totempole.cli.mutants import find_mutant
-from totempole.sim.fuzz.mutants import mutated_endpoint
+from totempole.sim.fuzz.mutants import mutated_stack
 from totempole.sim.fuzz.plan import plan
 from totempole.sim.fuzz.trial import try_scenario
 from totempole.sim.saving import save_run
@@ -111,7 +111,7 @@ def test_a_campaign_outlives_a_worker(cluster: Cluster, tmp_path: Path) -> None:
 
 def save_traces(directory: Path) -> None:
     """Two good runs and one of a broken protocol."""
-    endpoints = {2: None, 3: None, 1: mutated_endpoint(find_mutant(BROKEN))}
+    endpoints = {2: None, 3: None, 1: mutated_stack(find_mutant(BROKEN))}
     for seed, endpoint in endpoints.items():
         _, outcome = try_scenario(plan(seed), endpoint)
         assert outcome is not None

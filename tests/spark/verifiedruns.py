@@ -11,7 +11,7 @@ from agreement import Runs
 from totempole.checkers.terms import Terms
 from totempole.sim.fuzz.group_mutants import GROUP_MUTANTS
 from totempole.sim.fuzz.group_plan import group_plan
-from totempole.sim.fuzz.mutants import MUTANTS, Mutant, mutated_endpoint
+from totempole.sim.fuzz.mutants import MUTANTS, Mutant, mutated_stack
 from totempole.sim.fuzz.plan import plan
 from totempole.sim.script_runner import run, terms_of
 from totempole.trace.schema import Row
@@ -63,6 +63,6 @@ def _broken(ring: Sequence[Mutant], groups: Sequence[Mutant]) -> Runs:
     found: dict[str, tuple[list[Row], Terms]] = {}
     for planned, mutants in ((plan, ring), (group_plan, groups)):
         for mutant in mutants:
-            outcome = run(planned(mutant.seed), level=LEVEL, endpoint=mutated_endpoint(mutant))
+            outcome = run(planned(mutant.seed), level=LEVEL, stack=mutated_stack(mutant))
             found[mutant.name] = list(outcome.rows), terms_of(outcome)
     return MappingProxyType(found)

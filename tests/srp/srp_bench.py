@@ -1,4 +1,4 @@
-"""A bench for a few endpoints: packets pass by hand, in order and at no cost, and time stands still.
+"""A bench for a few processors: packets pass by hand, in order and at no cost, and time stands still.
 
 `world` is for whole runs; here a test stops between two packets, looks, and decides what comes next.
 """
@@ -7,25 +7,30 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from totempole.effects import (
+from totempole.core.effects import (
+    Alarm,
     CancelTimer,
-    Deliver,
+    Channel,
     Effect,
-    InstallConfiguration,
-    Persist,
+    Send,
     SetTimer,
+    Tell,
+    TimerName,
     Trace,
-    Transmit,
+    Write,
 )
+from totempole.core.inputs import Arrived, Expired, Input, Start, Written
+from totempole.core.order import Deliver, InstallConfiguration, Leave, Submit
 from totempole.segment import Cutter
-from totempole.srp import Endpoint, RingConfig
+from totempole.srp import RingConfig, SingleRing
 from totempole.srp.formats import ring_codec
 from totempole.srp.packets import Join, Packet, RegularMessage, name_of
 from totempole.srp.ring import Held
 from totempole.srp.states import State, Timer
 from totempole.srp.timeouts import NEVER
+from totempole.stack import ProcessorStack, RingSpec, StackSpec, build
 from totempole.types import NO_RING, Configuration, ProcessorId, RingId, Service
 
 STEPS_MAX = 100_000
@@ -69,7 +74,7 @@ def held(seq: int, sender: ProcessorId = 1, service: Service = Service.AGREED, *
 
 
 class Bench:
-    """Endpoints, the wire between them, their disks and their timers."""
+    """Stacks of a ring alone, the wire between them, their disks and their timers."""
 
     def __init__(self, processors: Iterable[ProcessorId], config: RingConfig | None = None) -> None:
         self.config = config or RingConfig()
@@ -77,34 +82,36 @@ class Bench:
         self.hop_us = 0
         """How long a packet is under way."""
         self.disk: dict[ProcessorId, dict[str, int]] = {}
-        self.wire: deque[tuple[ProcessorId, ProcessorId, Transmit]] = deque()
+        self.wire: deque[tuple[ProcessorId, ProcessorId, Send]] = deque()
         self.timers: dict[ProcessorId, dict[Timer, int]] = {}
-        self.effects: dict[ProcessorId, list[Effect]] = {}
-        self.unwritten: dict[ProcessorId, list[Persist]] = {}
+        self.effects: dict[ProcessorId, list[Any]] = {}
+        """What layers tell, and alarms, stand for themselves."""
+        self.unwritten: dict[ProcessorId, list[Write]] = {}
         self.disk_stands_still = False
         self.lost: Callable[[ProcessorId, ProcessorId, Packet], bool] = lambda source, to, packet: False
         self.codec = ring_codec(self.config.cluster_id, self.config.ring_kind)
         self.outside = Cutter(self.config.segment_bytes, 999, 1)
-        self.endpoints: dict[ProcessorId, Endpoint] = {}
+        self.stacks: dict[ProcessorId, ProcessorStack] = {}
         for me in processors:
             self.add(me)
 
-    def __getitem__(self, me: ProcessorId) -> Endpoint:
-        return self.endpoints[me]
+    def __getitem__(self, me: ProcessorId) -> SingleRing:
+        return self.stacks[me].ring
 
     # Processors
 
     def add(self, me: ProcessorId) -> None:
         """A processor that is about to start, or to start again from its disk."""
         stable = self.disk.setdefault(me, {})
-        self.endpoints[me] = Endpoint(me, self.config, dict(stable), KINDS)
+        spec = StackSpec(me, rings=(RingSpec(self.config),))
+        self.stacks[me] = build(spec, dict(stable), KINDS)
         self.timers[me] = {}
         self.effects[me] = []
         self.unwritten[me] = []
 
     def start(self, *processors: ProcessorId) -> None:
-        for me in processors or tuple(self.endpoints):
-            self.do(me, self[me].start(self.now_us))
+        for me in processors or tuple(self.stacks):
+            self.feed(me, Start())
 
     def restart(self, me: ProcessorId) -> None:
         """Crash and start at once: what was on the wire stays there."""
@@ -112,20 +119,16 @@ class Bench:
         self.start(me)
 
     def submit(self, me: ProcessorId, payload: bytes, service: Service = Service.AGREED) -> list[Effect]:
-        effects = self[me].submit(self.now_us, payload, service)
-        self.do(me, effects)
-        return effects
+        return self.feed(me, Submit(payload, service))
 
     def leave(self, me: ProcessorId) -> None:
-        self.do(me, self[me].leave(self.now_us))
+        self.feed(me, Leave())
 
     def hand(self, me: ProcessorId, packet: Packet) -> list[Effect]:
         """Gives a processor a packet, as if from the network."""
         bursts = self.outside.cut(self.codec.encode(packet), name_of(packet))
         datagrams = [datagram for burst in bursts for datagram in burst.datagrams]
-        effects = self[me].receive(self.now_us, datagrams)
-        self.do(me, effects)
-        return effects
+        return self.feed(me, arrival(datagrams))
 
     def expire(self, me: ProcessorId, timer: Timer) -> list[Effect]:
         """The timer runs out now, wherever it stood: time moves on to when it is due."""
@@ -140,9 +143,7 @@ class Bench:
 
     def _fire(self, me: ProcessorId, timer: Timer) -> list[Effect]:
         self.timers[me].pop(timer, None)
-        effects = self[me].expire(self.now_us, timer)
-        self.do(me, effects)
-        return effects
+        return self.feed(me, Expired(TimerName("srp", 0, timer)))
 
     def write_out(self, me: ProcessorId) -> None:
         """The disk completes what it has been asked to write."""
@@ -150,28 +151,34 @@ class Bench:
         for persist in pending:
             self._written(me, persist)
 
-    # Effects
+    # Inputs and effects
+
+    def feed(self, me: ProcessorId, given: Input) -> list[Any]:
+        """Gives the effects; what layers tell, and alarms, stand for themselves."""
+        effects = self.stacks[me].feed(self.now_us, given)
+        self.do(me, effects)
+        return plain(effects)
 
     def do(self, me: ProcessorId, effects: list[Effect]) -> None:
-        self.effects[me] += effects
+        self.effects[me] += plain(effects)
         for effect in effects:
             match effect:
-                case Transmit(to=None):
-                    self.wire.extend((me, to, effect) for to in self.endpoints if to != me)
-                case Transmit(to=to) if to in self.endpoints:
+                case Send(to=None):
+                    self.wire.extend((me, to, effect) for to in self.stacks if to != me)
+                case Send(to=to) if to in self.stacks:
                     self.wire.append((me, to, effect))
                 case SetTimer(timer=timer, at_us=at_us):
-                    self.timers[me][Timer(timer)] = at_us
+                    self.timers[me][Timer(timer.timer)] = at_us
                 case CancelTimer(timer=timer):
-                    self.timers[me].pop(Timer(timer), None)
-                case Persist() if self.disk_stands_still:
+                    self.timers[me].pop(Timer(timer.timer), None)
+                case Write() if self.disk_stands_still:
                     self.unwritten[me].append(effect)
-                case Persist():
+                case Write():
                     self._written(me, effect)
 
-    def _written(self, me: ProcessorId, persist: Persist) -> None:
-        self.disk[me].update(persist.values)
-        self.do(me, self[me].persisted(self.now_us, persist.ticket))
+    def _written(self, me: ProcessorId, write: Write) -> None:
+        self.disk[me].update(write.records)
+        self.feed(me, Written(write.ticket))
 
     # Running
 
@@ -182,7 +189,7 @@ class Bench:
         source, to, transmit = self.wire.popleft()
         self.now_us += self.hop_us
         if not self.lost(source, to, transmit.packet):
-            self.do(to, self[to].receive(self.now_us, transmit.datagrams))
+            self.feed(to, arrival(transmit.datagrams))
         return True
 
     def pump(self, until: Callable[[], bool] = lambda: False) -> None:
@@ -217,9 +224,9 @@ class Bench:
     def form(self) -> None:
         """Starts everyone and brings them into one ring, at rest."""
         self.start()
-        everyone = tuple(sorted(self.endpoints))
-        self.advance(5_000_000, until=lambda: all(self.ring_of(me) == everyone for me in self.endpoints))
-        assert all(self.ring_of(me) == everyone for me in self.endpoints)
+        everyone = tuple(sorted(self.stacks))
+        self.advance(5_000_000, until=lambda: all(self.ring_of(me) == everyone for me in self.stacks))
+        assert all(self.ring_of(me) == everyone for me in self.stacks)
         self.pump()
 
     # What has happened
@@ -245,6 +252,18 @@ class Bench:
         """Forgets past effects, so that a test sees only what comes."""
         for effects in self.effects.values():
             effects.clear()
+
+
+def arrival(datagrams: Iterable[bytes], segment_bytes: int = 0) -> Arrived:
+    return Arrived(0, Channel.DATA, tuple(datagrams), segment_bytes, None)
+
+
+def plain(effects: Iterable[Effect]) -> list[Any]:
+    """What layers tell, and alarms, stand for themselves."""
+    return [
+        effect.event if isinstance(effect, Tell) else effect.alarm if isinstance(effect, Alarm) else effect
+        for effect in effects
+    ]
 
 
 def alone_in(state: State, config: RingConfig | None = None) -> Bench:

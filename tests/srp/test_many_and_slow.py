@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 from srp_bench import Bench, alone_in, join_of
 
-from totempole.effects import Heard, SetTimer, Transmit
+from totempole.core.effects import Reachable, Send, SetTimer
 from totempole.sim.conditions import Buffers, Condition, Lan
 from totempole.sim.load import Saturation
 from totempole.sim.world import World
@@ -35,7 +35,7 @@ def start_together(count: int, slow: float, config: RingConfig) -> tuple[World, 
         if rings == {everyone}:
             break
     joins = sum(
-        type(effect) is Transmit and type(effect.packet) is Join
+        type(effect) is Send and type(effect.packet) is Join
         for host in world.hosts.values()
         for recording in host.recordings
         for effects in recording.effects
@@ -63,9 +63,9 @@ def test_what_is_learned_while_a_join_is_held_back_goes_out_in_one() -> None:
     bench.forget()
     for stranger in range(3, 20):
         bench.hand(1, join_of(stranger, {stranger}, ring_seq=8))
-    assert not bench.of_kind(1, Transmit)
+    assert not bench.of_kind(1, Send)
     bench.advance(bench.config.join_us // 8)
-    (join,) = [transmit.packet for transmit in bench.of_kind(1, Transmit)]
+    (join,) = [transmit.packet for transmit in bench.of_kind(1, Send)]
     assert isinstance(join, Join)
     assert join.proc_set == set(range(1, 20))
 
@@ -76,7 +76,7 @@ def test_joins_come_ever_more_slowly_while_nothing_is_agreed() -> None:
     sent_us: list[int] = []
 
     def count_joins() -> bool:
-        joins = len([t for t in bench.of_kind(1, Transmit) if type(t.packet) is Join])
+        joins = len([t for t in bench.of_kind(1, Send) if type(t.packet) is Join])
         sent_us.extend([bench.now_us] * (joins - len(sent_us)))
         return False
 
@@ -93,7 +93,7 @@ def test_one_that_agrees_says_so_at_once() -> None:
     bench = alone_in(State.GATHER)
     bench.hand(1, join_of(2, {1, 2}, counter=2, ring_seq=8))
     assert bench[1].state is State.COMMIT
-    last = [t.packet for t in bench.of_kind(1, Transmit) if type(t.packet) is Join][-1]
+    last = [t.packet for t in bench.of_kind(1, Send) if type(t.packet) is Join][-1]
     assert isinstance(last, Join)
     assert last.proc_set == {1, 2}
 
@@ -215,7 +215,7 @@ def test_one_that_is_alone_shows_itself_and_keeps_its_messages_to_itself(kind: R
         bench.submit(1, b"%d" % number)
     bench.advance(1_000 * MS)
     assert len(bench.delivered(1)) == 100
-    sent = {type(transmit.packet) for transmit in bench.of_kind(1, Transmit) if transmit.to is None}
+    sent = {type(transmit.packet) for transmit in bench.of_kind(1, Send) if transmit.to is None}
     assert sent == {NullMessage}
 
 
@@ -235,26 +235,26 @@ def test_a_ring_cuts_its_packets_for_the_member_that_can_take_least() -> None:
         len(datagram)
         for effects in world.hosts[1].recordings[-1].effects
         for effect in effects
-        if type(effect) is Transmit
+        if type(effect) is Send
         for datagram in effect.datagrams
     ]
     assert max(sizes) == 600
     world.crash(2)
     world.run_for(500 * MS)
-    assert world.hosts[1].endpoint._output._cutter.segment_bytes == 1_400  # type: ignore[union-attr]
+    assert world.hosts[1].stack.ring._output._below._cutter.segment_bytes == 1_400  # type: ignore[union-attr]
 
 
 def test_a_fresh_join_tells_where_its_sender_is_and_a_stale_one_does_not() -> None:
     bench = alone_in(State.GATHER)
     join = join_of(5, {5}, counter=3, ring_seq=8)
-    assert Heard(5, just_now=True) in bench.hand(1, join)
-    assert Heard(5, just_now=True) not in bench.hand(1, join)
+    assert Reachable(5, just_now=True) in bench.hand(1, join)
+    assert Reachable(5, just_now=True) not in bench.hand(1, join)
 
 
 def test_a_null_message_is_a_hint_at_where_its_sender_is() -> None:
     """It may have been there first: none of its Joins has come, and none will unless it is asked."""
     bench = alone_in(State.OPERATIONAL)
-    assert Heard(5, just_now=False) in bench.hand(1, NullMessage(5, 1, 1, RingId(8, 5)))
+    assert Reachable(5, just_now=False) in bench.hand(1, NullMessage(5, 1, 1, RingId(8, 5)))
 
 
 # Resting

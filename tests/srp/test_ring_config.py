@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from totempole.errors import ConfigurationError
-from totempole.srp import Endpoint, RingConfig
+from totempole.srp import RingConfig
+from totempole.stack import StackSpec, build
 from totempole.types import PROCESSOR_MAX, RingKind
 
 NUMBERS = [item for item in fields(RingConfig) if "least" in item.metadata]
@@ -115,4 +116,4 @@ def test_both_kinds_of_ring_are_accepted(kind: RingKind) -> None:
 @pytest.mark.parametrize("me", [0, -1, PROCESSOR_MAX + 1])
 def test_a_processor_identifier_out_of_range_is_refused(me: int) -> None:
     with pytest.raises(ConfigurationError, match=f"processor = {me}: give a whole number from 1 to"):
-        Endpoint(me, RingConfig(), {}, frozenset())
+        build(StackSpec(me), {})

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from srp_bench import Bench, alone_in, join_of
+from srp_bench import Bench, alone_in, arrival, join_of
 
-from totempole.effects import Deliver, InstallConfiguration, Persist, SafeUpTo, Transmit
+from totempole.core.effects import Send, Write
+from totempole.core.order import Deliver, InstallConfiguration, SafeUpTo
 from totempole.sim.conditions import DiskSpeed
 from totempole.sim.world import World
 from totempole.srp import RingConfig
@@ -35,9 +36,9 @@ def test_the_commit_token_goes_round_again_only_when_the_ring_number_is_stored()
     bench.expire(1, Timer.CONSENSUS)
     number = bench[1].machine.ring_id.seq
     bench.pump()
-    rotations = [p.packet.token_seq for p in bench.of_kind(1, Transmit) if type(p.packet) is CommitToken]
+    rotations = [p.packet.token_seq for p in bench.of_kind(1, Send) if type(p.packet) is CommitToken]
     assert rotations == [1]
-    assert bench.of_kind(1, Persist)[-1].values["ring_seq"] == number
+    assert bench.of_kind(1, Write)[-1].values["ring_seq"] == number
     bench.write_out(1)
     bench.disk_stands_still = False
     bench.pump()
@@ -168,7 +169,7 @@ def test_a_message_damaged_inside_its_capsule_is_not_taken_for_received() -> Non
     whole = transmit.datagrams[0]
     start = whole.index(b"TP", whole.index(b"TP") + 1)
     damaged = whole[: start + 20] + bytes([whole[start + 20] ^ 1]) + whole[start + 21 :]
-    bench.do(2, bench[2].receive(bench.now_us, (damaged,)))
+    bench.feed(2, arrival((damaged,)))
     bench.advance(2_000_000, until=lambda: bench.ring_of(2) == bench.ring_of(3) == (2, 3))
     assert bench.delivered(2) == bench.delivered(3) == [b"rescued"]
 
@@ -242,7 +243,7 @@ def test_a_wake_that_comes_just_before_the_token_is_not_forgotten() -> None:
     bench.pump(until=lambda: any(to == 1 and type(t.packet) is RegularToken for _, to, t in bench.wire))
     bench.hand(1, Wake(2, 1, 1, ring_id))
     bench.step()
-    passed = [t.packet for t in bench.of_kind(1, Transmit) if type(t.packet) is RegularToken]
+    passed = [t.packet for t in bench.of_kind(1, Send) if type(t.packet) is RegularToken]
     assert len(passed) == 2
 
 

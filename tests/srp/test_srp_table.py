@@ -8,7 +8,8 @@ from typing import get_args
 import pytest
 from srp_bench import alone_in, join_of, message
 
-from totempole.effects import Deliver, InstallConfiguration, Persist, Transmit
+from totempole.core.effects import Send, Write
+from totempole.core.order import Deliver, InstallConfiguration
 from totempole.srp.machine import EVENT_OF_PACKET, TABLE, TIMER_TABLE, Machine
 from totempole.srp.packets import (
     CommitEntry,
@@ -113,9 +114,9 @@ def test_no_timer_raises_in_any_state(state: State, timer: Timer) -> None:
 def test_nothing_is_said_before_stable_storage_has_the_first_ring_number(number: int) -> None:
     """000 §4.2: the number is on stable storage before it is used; the incarnation too."""
     bench = alone_in(State.STARTING)
-    assert [type(effect) for effect in bench.effects[1]] == [Persist]
+    assert [type(effect) for effect in bench.effects[1]] == [Write]
     assert bench.hand(1, _strange_packets(FOREIGN)[number])[1:] == []
-    assert not bench.of_kind(1, Transmit)
+    assert not bench.of_kind(1, Send)
 
 
 @pytest.mark.parametrize("number", range(10))
@@ -126,6 +127,6 @@ def test_one_that_has_left_neither_speaks_nor_delivers(number: int) -> None:
         bench.hand(1, _strange_packets(of)[number])
     for timer in Timer:
         bench.expire(1, timer)
-    spoken = (Transmit, Deliver, InstallConfiguration)
+    spoken = (Send, Deliver, InstallConfiguration)
     assert not [effect for effect in bench.effects[1] if isinstance(effect, spoken)]
     assert bench.timers[1] == {}

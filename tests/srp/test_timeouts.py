@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from srp_bench import Bench
 
-from totempole.effects import SetTimer
+from totempole.core.effects import SetTimer
 from totempole.segment import Cutter
 from totempole.sim.conditions import Condition
 from totempole.sim.world import World

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from srp_bench import Bench, alone_in
 
-from totempole.effects import Deliver, Persist, Transmit
+from totempole.core.effects import Send, Write
+from totempole.core.order import Deliver
 from totempole.srp.config import RingConfig
 from totempole.srp.packets import RegularMessage, RegularToken
 from totempole.srp.states import State
@@ -114,8 +115,8 @@ def test_a_token_waits_for_the_timestamp_to_be_stored() -> None:
     bench.disk_stands_still = True
     bench.submit(1, b"late")
     bench.hand(1, visit_of(bench, 10_000))
-    assert bench.of_kind(1, Persist)[-1].values["timestamp"] == 10_000
-    sent = [transmit.packet for transmit in bench.of_kind(1, Transmit)]
+    assert bench.of_kind(1, Write)[-1].values["timestamp"] == 10_000
+    sent = [transmit.packet for transmit in bench.of_kind(1, Send)]
     assert not [packet for packet in sent if isinstance(packet, RegularToken | RegularMessage)]
     bench.write_out(1)
     assert [deliver.timestamp for deliver in bench.of_kind(1, Deliver)] == [10_001]

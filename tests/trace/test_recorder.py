@@ -6,17 +6,8 @@ from zlib import crc32
 
 import pytest
 
-from totempole.effects import (
-    CancelTimer,
-    Deliver,
-    InstallConfiguration,
-    PushBack,
-    Ready,
-    SafeUpTo,
-    SetTimer,
-    Stopped,
-    Trace,
-)
+from totempole.core.effects import CancelTimer, SetTimer, Stopped, Trace
+from totempole.core.order import Deliver, InstallConfiguration, PushBack, Ready, SafeUpTo
 from totempole.trace.recorder import Recorder
 from totempole.trace.schema import Row
 from totempole.types import (

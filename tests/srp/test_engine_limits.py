@@ -7,7 +7,8 @@ from itertools import pairwise
 import pytest
 from srp_bench import Bench, alone_in, join_of
 
-from totempole.effects import PushBack, Ready, Stopped, Transmit
+from totempole.core.effects import Send, Stopped
+from totempole.core.order import PushBack, Ready, Submit
 from totempole.errors import ConfigurationError
 from totempole.sim.world import World
 from totempole.srp import RingConfig
@@ -19,13 +20,13 @@ KINDS = pytest.mark.parametrize("kind", RingKind, ids=lambda kind: kind.name.low
 
 
 def sent(bench: Bench, me: int, kind: type[Packet]) -> list[Packet]:
-    return [transmit.packet for transmit in bench.of_kind(me, Transmit) if type(transmit.packet) is kind]
+    return [transmit.packet for transmit in bench.of_kind(me, Send) if type(transmit.packet) is kind]
 
 
 def tokens(bench: Bench) -> list[RegularToken]:
     """Every token that was passed, of every processor."""
     return [
-        packet for me in bench.endpoints for packet in sent(bench, me, RegularToken)
+        packet for me in bench.stacks for packet in sent(bench, me, RegularToken)
         if isinstance(packet, RegularToken)
     ]  # fmt: skip
 
@@ -109,11 +110,11 @@ def test_the_largest_payload_survives_recovery() -> None:
 def test_as_many_groups_as_a_packet_holds_are_taken_and_more_are_refused_at_once() -> None:
     """Refused when submitted: in the token visit it would take the token down with it."""
     bench = alone_in(State.OPERATIONAL)
-    bench.do(1, bench[1].submit(0, b"most", Service.AGREED, tuple(range(255))))
+    bench.feed(1, Submit(b"most", Service.AGREED, tuple(range(255))))
     bench.pump()
     assert bench.delivered(1) == [b"most"]
     with pytest.raises(ConfigurationError, match="256"):
-        bench.do(1, bench[1].submit(0, b"more", Service.AGREED, tuple(range(256))))
+        bench.feed(1, Submit(b"more", Service.AGREED, tuple(range(256))))
     bench.submit(1, b"after")
     bench.pump()
     assert bench.delivered(1) == [b"most", b"after"]
@@ -160,7 +161,7 @@ def test_the_accelerated_ring_sends_at_most_its_window_after_the_token(kind: Rin
     bench.advance(1_000_000)
     order = [
         type(transmit.packet).__name__[:7] + ("+" if getattr(transmit.packet, "after_token", False) else "")
-        for transmit in bench.of_kind(2, Transmit)
+        for transmit in bench.of_kind(2, Send)
         if type(transmit.packet) is RegularMessage
         or (type(transmit.packet) is RegularToken and transmit.packet.seq >= 8)
     ][:9]
@@ -401,5 +402,5 @@ def test_a_request_for_bytes_that_a_packet_does_not_have_is_answered_with_all_of
     output = bench[1]._output
     held = bench[1].machine.installed.messages[1]
     assert output.retransmit(held, ((10_000, 20_000),)) >= len(held.data)
-    (transmit,) = [effect for effect in output.take() if isinstance(effect, Transmit)]
+    (transmit,) = [effect for effect in output.take() if isinstance(effect, Send)]
     assert transmit.datagrams

@@ -8,21 +8,26 @@ from itertools import count
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from srp_bench import KINDS, Bench, join_of, message
+from srp_bench import KINDS, Bench, arrival, join_of, message, plain
 
-from totempole.effects import Effect, FormerLife, Heard, Impostor, Transmit
+from totempole.core.effects import Effect, Reachable, Send
+from totempole.core.inputs import Narrowed, Start, Written
 from totempole.segment import Burst
 from totempole.segment.header import SEGMENT
 from totempole.srp import Endpoint, RingConfig
+from totempole.srp.alarms import FormerLife, Impostor
+from totempole.srp.commands import Rekey
 from totempole.srp.config import SEGMENT_BYTES_LEAST
-from totempole.srp.endpoint import GIVE_WAY_MAX
+from totempole.srp.engine import GIVE_WAY_MAX
 from totempole.srp.packets import Join, Leave, NullMessage, RegularMessage, Wake, name_of
 from totempole.srp.stable import first_numbers
 from totempole.srp.states import State
+from totempole.stack import ProcessorStack, RingSpec, StackSpec, build
 from totempole.types import RingId, Service
 from totempole.wire.seal import SECRET_BYTES, Key, Keyring
 
 CONFIG = RingConfig(segment_bytes=400)
+HEARD = Reachable(2, 0, None, just_now=True)
 RING = RingId(4, 1)
 
 Lose = Callable[[int], bool]
@@ -42,9 +47,9 @@ class BurstBench(Bench):
         arrived = [datagram for datagram in transmit.datagrams if not self.lose(next(numbers))]
         if self.bursts:
             for burst in joined(arrived):
-                self.do(to, self[to].receive_burst(self.now_us, *burst))
+                self.feed(to, arrival(burst[:1], burst[1]))
         else:
-            self.do(to, self[to].receive(self.now_us, arrived))
+            self.feed(to, arrival(arrived))
         return True
 
 
@@ -114,35 +119,38 @@ def test_any_burst_is_its_datagrams(packets: list[tuple[int, int]], data: st.Dat
         chosen = [*chosen[: damage[0]], bytes(piece), *chosen[damage[0] + 1 :]]
     one, two = fresh(), fresh()
     for burst in joined(chosen):
-        assert one.receive(5, burst.datagrams) == two.receive_burst(5, *burst)
-    assert one.dropped == two.dropped
-    assert one._reassembler._bytes == two._reassembler._bytes
-    assert one._reassembler._partials.keys() == two._reassembler._partials.keys()
+        effects = two.feed(5, arrival(burst[:1], burst.segment_bytes))
+        assert one.feed(5, arrival(burst.datagrams)) == effects
+    assert one.ring.dropped == two.ring.dropped
+    partials = [stack.layers[0]._reassembler for stack in (one, two)]  # type: ignore[attr-defined]
+    assert partials[0]._bytes == partials[1]._bytes
+    assert partials[0]._partials.keys() == partials[1]._partials.keys()
 
 
 @given(st.binary(min_size=1, max_size=600), st.integers(1, 700))
 def test_junk_never_raises(junk: bytes, segment_bytes: int) -> None:
-    endpoint = fresh()
-    endpoint.receive_burst(5, junk, segment_bytes)
-    assert sum(endpoint.dropped.values()) == -(-len(junk) // segment_bytes)
+    stack = fresh()
+    stack.feed(5, arrival((junk,), segment_bytes))
+    assert sum(stack.ring.dropped.values()) == -(-len(junk) // segment_bytes)
 
 
 @pytest.mark.parametrize("segment_bytes", [1, SEGMENT.size, SEGMENT.size + 1])
 def test_a_forged_step_of_a_true_packet(segment_bytes: int) -> None:
-    endpoint = fresh()
-    endpoint.receive_burst(5, b"".join(cut(message(1, 2, contents=b"x" * 1_000))), segment_bytes)
-    assert endpoint.state is not State.LEFT
+    stack = fresh()
+    burst = b"".join(cut(message(1, 2, contents=b"x" * 1_000)))
+    stack.feed(5, arrival((burst,), segment_bytes))
+    assert stack.ring.state is not State.LEFT
 
 
 def test_a_burst_that_the_codec_refuses_keeps_no_true_one_out() -> None:
-    endpoint = fresh()
+    stack = fresh()
     true = cut(message(1, 2, ring_id=RING, contents=b"x" * 1_000))
     forged = bytearray(b"".join(true))
     forged[SEGMENT.size] ^= 1  # the packet's own magic
-    endpoint.receive_burst(5, bytes(forged), len(true[0]))
-    assert sum(endpoint.dropped.values()) == 1
-    said = endpoint.receive_burst(5, b"".join(true), len(true[0]))
-    assert sum(endpoint.dropped.values()) == 1
+    stack.feed(5, arrival((bytes(forged),), len(true[0])))
+    assert sum(stack.ring.dropped.values()) == 1
+    said = stack.feed(5, arrival((b"".join(true),), len(true[0])))
+    assert sum(stack.ring.dropped.values()) == 1
     assert said, "a message of a foreign ring is a reason to gather"
     assert not endpoint._reassembler._partials
 
@@ -154,13 +162,13 @@ def sent_sizes(effects: list[Effect]) -> list[int]:
     return [
         max(map(len, effect.datagrams))
         for effect in effects
-        if isinstance(effect, Transmit) and isinstance(effect.packet, RegularMessage)
+        if isinstance(effect, Send) and isinstance(effect.packet, RegularMessage)
     ]
 
 
 def two_of_unequal_paths() -> Bench:
     bench = Bench([1, 2], RingConfig(segment_bytes=1_400))
-    bench[2].limit_segments(0, 800)
+    bench.feed(2, Narrowed(0, 800))
     bench.form()
     return bench
 
@@ -178,19 +186,19 @@ def test_a_ring_cuts_for_the_member_that_takes_least() -> None:
 
 def test_a_path_that_takes_less_is_obeyed_at_once() -> None:
     bench = two_of_unequal_paths()
-    bench.do(1, bench[1].limit_segments(bench.now_us, 500))
+    bench.feed(1, Narrowed(0, 500))
     assert sizes_of_a_message(bench) == [500]
 
 
 def test_a_path_that_takes_less_than_before_but_more_than_the_ring_changes_nothing() -> None:
     bench = two_of_unequal_paths()
-    bench.do(1, bench[1].limit_segments(bench.now_us, 1_000))
+    bench.feed(1, Narrowed(0, 1_000))
     assert sizes_of_a_message(bench) == [800]
 
 
 def test_no_path_is_so_narrow_that_nothing_fits() -> None:
     bench = two_of_unequal_paths()
-    bench.do(1, bench[1].limit_segments(bench.now_us, 1))
+    bench.feed(1, Narrowed(0, 1))
     assert sizes_of_a_message(bench) == [SEGMENT_BYTES_LEAST]
     assert bench.delivered(2)[-1] == bytes(10_000)
 
@@ -205,14 +213,14 @@ def test_a_join_of_our_own_name_is_an_impostors() -> None:
     before = bench[1].state
     effects = bench.hand(1, join_of(1, {1, 2}, incarnation=77, counter=5))
     assert [effect for effect in effects if isinstance(effect, Impostor)] == [Impostor(77)]
-    assert not any(isinstance(effect, Transmit) for effect in effects)
+    assert not any(isinstance(effect, Send) for effect in effects)
     assert bench[1].state is before
 
 
-def spoken(bench: Bench) -> list[Transmit]:
+def spoken(bench: Bench) -> list[Send]:
     """What processor 1 has said beside messages and tokens."""
     said = (Join, NullMessage, Leave, Wake)
-    return [transmit for transmit in bench.of_kind(1, Transmit) if isinstance(transmit.packet, said)]
+    return [transmit for transmit in bench.of_kind(1, Send) if isinstance(transmit.packet, said)]
 
 
 def restarted() -> Bench:
@@ -230,8 +238,8 @@ def test_an_echo_of_what_we_say_is_dropped_and_counted() -> None:
     echoes = spoken(bench)
     state = bench[1].state
     for transmit in echoes:
-        effects = bench[1].receive(bench.now_us, transmit.datagrams)
-        assert not any(isinstance(effect, Impostor | Transmit) for effect in effects)
+        effects = plain(bench.stacks[1].feed(bench.now_us, arrival(transmit.datagrams)))
+        assert not any(isinstance(effect, Impostor | Send) for effect in effects)
     assert bench[1].dropped == {"echo of our own": len(echoes)}
     assert bench[1].state is state
 
@@ -244,7 +252,7 @@ def test_an_echo_of_a_former_life_is_dropped_and_counted() -> None:
     bench.restart(1)
     bench.advance(600_000)
     for transmit in former:
-        assert Impostor(1) not in bench[1].receive(bench.now_us, transmit.datagrams)
+        assert Impostor(1) not in plain(bench.stacks[1].feed(bench.now_us, arrival(transmit.datagrams)))
     assert bench[1].dropped == {"echo of our own": len(former)}
 
 
@@ -278,38 +286,42 @@ def test_a_first_life_gives_way_to_its_number_a_few_times_only() -> None:
 def test_a_join_of_a_processor_that_was_rolled_back_is_refused_and_told() -> None:
     bench = Bench([1])
     bench.start()
-    assert Heard(2, just_now=True) in bench.hand(1, join_of(2, {2}, incarnation=9, counter=1))
+    assert HEARD in bench.hand(1, join_of(2, {2}, incarnation=9, counter=1))
     heard = bench.hand(1, join_of(2, {2}, incarnation=7, counter=50))
     assert FormerLife(2, incarnation=7, latest=9) in heard
-    assert Heard(2, just_now=True) not in heard
+    assert HEARD not in heard
     assert bench[1].dropped == {"join of a former life": 1}
-    assert Heard(2, just_now=True) in bench.hand(1, join_of(2, {2}, incarnation=10, counter=1))
+    assert HEARD in bench.hand(1, join_of(2, {2}, incarnation=10, counter=1))
 
 
 def key(number: int) -> Key:
     return Key(number, bytes([number]) * SECRET_BYTES)
 
 
-def first_join(endpoint: Endpoint) -> tuple[bytes, ...]:
-    effects = endpoint.start(0) + endpoint.persisted(0, 1)
-    return next(effect.datagrams for effect in effects if isinstance(effect, Transmit))
+def stack_of(me: int, *keys: Key) -> ProcessorStack:
+    spec = StackSpec(me, rings=(RingSpec(CONFIG),))
+    return build(spec, {}, KINDS, Keyring(keys) if keys else None)
+
+
+def first_join(stack: ProcessorStack) -> tuple[bytes, ...]:
+    effects = stack.feed(0, Start()) + stack.feed(0, Written(1))
+    return next(effect.datagrams for effect in effects if isinstance(effect, Send))
 
 
 def test_new_keys_are_taken_while_running() -> None:
-    said = first_join(Endpoint(2, CONFIG, {}, KINDS, keyring=Keyring((key(2),))))
-    endpoint = Endpoint(1, CONFIG, {}, KINDS, keyring=Keyring((key(1),)))
-    first_join(endpoint)
-    assert Heard(2, just_now=True) not in endpoint.receive(1, said)
-    assert sum(endpoint.dropped.values()) == 1
-    assert endpoint.rekey(2, Keyring((key(1), key(2)))) == []
-    assert Heard(2, just_now=True) in endpoint.receive(3, said)
-    assert sum(endpoint.dropped.values()) == 1
+    said = first_join(stack_of(2, key(2)))
+    stack = stack_of(1, key(1))
+    first_join(stack)
+    assert HEARD not in stack.feed(1, arrival(said))
+    assert sum(stack.ring.dropped.values()) == 1
+    assert stack.feed(2, Rekey(Keyring((key(1), key(2))))) == []
+    assert HEARD in stack.feed(3, arrival(said))
+    assert sum(stack.ring.dropped.values()) == 1
 
 
-def test_an_unsealed_endpoint_hears_no_sealed_one_and_the_other_way_round() -> None:
-    sealed = Endpoint(1, CONFIG, {}, KINDS, keyring=Keyring((key(1),)))
-    unsealed = Endpoint(2, CONFIG, {}, KINDS)
+def test_an_unsealed_processor_hears_no_sealed_one_and_the_other_way_round() -> None:
+    sealed, unsealed = stack_of(1, key(1)), stack_of(2)
     said = {1: first_join(sealed), 2: first_join(unsealed)}
-    assert Heard(2, just_now=True) not in sealed.receive(1, said[2])
-    assert Heard(1, just_now=True) not in unsealed.receive(1, said[1])
-    assert sum(sealed.dropped.values()) == sum(unsealed.dropped.values()) == 1
+    assert HEARD not in sealed.feed(1, arrival(said[2]))
+    assert Reachable(1, 0, None, just_now=True) not in unsealed.feed(1, arrival(said[1]))
+    assert sum(sealed.ring.dropped.values()) == sum(unsealed.ring.dropped.values()) == 1
