@@ -241,6 +241,7 @@ class GroupLayer(Order):
             raise SessionError(
                 f"this processor has {len(self._processes)} processes, as many as processes_max allows"
             )
+        assert process > next(reversed(self._processes), 0), "the numbers of processes ascend"
         self._process_last = process
         self._processes[process] = _Local()
         self._membership.connect(process)
@@ -253,6 +254,7 @@ class GroupLayer(Order):
         del self._processes[process]
         self._membership.forget(process)
         self._lanes.drop((process, True))
+        assert local.has_joined or not local.groups, "who is in a group has joined one"
         if local.has_joined:
             self._lanes.add(Unit(RunKind.DISCONNECT, (process, False), count=len(local.groups)))
         self._note(self._trace.process(process, "disconnect"))
@@ -436,7 +438,7 @@ class GroupLayer(Order):
                 return
             self._in_flight.append(packed.units)
             effects = order.submit(now_us, packed.body, packed.service)
-            assert not any(type(effect) is PushBack for effect in effects), "there was room"
+            assert not effects or PushBack not in map(type, effects), "there was room"
             for unit in packed.finished:
                 if not unit.taken and unit.lane is not TABLE_LANE:
                     unit.taken = True
@@ -447,6 +449,8 @@ class GroupLayer(Order):
 
     def _delivered(self, packet: Deliver) -> None:
         own = packet.origin == self._me and packet.message.incarnation == self.incarnation
+        assert self._in_flight or not own, "a packet comes back once"
+        assert self._membership.follows(packet.key), "packets come in their order"
         units = self._in_flight.popleft() if own else ()
         try:
             epoch = epoch_of(packet.payload)
@@ -503,6 +507,7 @@ class GroupLayer(Order):
             if self._is_safe(place):
                 self._tell(numbers, notice)
             else:
+                assert not self._notices or self._notices[-1][:2] <= place.key[:2], "notices are in order"
                 self._notices.append((place.key.ring_id, place.key.seq, numbers, notice))
 
     def _take_parts(self, packet: Deliver) -> None:
@@ -523,10 +528,13 @@ class GroupLayer(Order):
             self._note(self._trace.branch("exchange abandoned"))
         part = self._membership.install(effect.configuration, effect.key)
         self._tell_all_safe()
+        assert not self._notices, "no notice outlives its configuration"
+        assert part is None or not self.ready, "no view is in force while tables are exchanged"
         if part is not None:
             self._note(self._trace.branch("exchange begins"))
             self._partials.clear()
             self._lanes.drop(TABLE_LANE)
+            assert not self._lanes.weight(TABLE_LANE), "only one table waits"
             self._lanes.add(Unit(RunKind.TABLE, TABLE_LANE, content=pack_part(part)))
 
     def _begin_epoch(self) -> None:
@@ -552,6 +560,7 @@ class GroupLayer(Order):
         return self._membership.transitional or (place.key.ring_id == ring_id and place.key.seq <= seq)
 
     def _became_safe(self, effect: SafeUpTo) -> None:
+        assert effect >= self._safe, "what is safe stays safe"
         self._safe = effect
         notices = self._notices
         while notices and notices[0][0] == effect.ring_id and notices[0][1] <= effect.seq:
@@ -570,6 +579,7 @@ class GroupLayer(Order):
     # Outputs
 
     def _tell(self, numbers: tuple[int, ...], event: GroupEvent) -> None:
+        assert numbers[-1] in self._processes, "only who is connected is told anything"
         self._out.append(ToProcesses(numbers, event))
         if self._trace.on:
             self._out += self._trace.told(numbers, event)
