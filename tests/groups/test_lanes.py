@@ -18,7 +18,7 @@ PARTIAL = 1_000_000
 
 def unit(process: int, size: int, number: int = 1, service: Service = Service.AGREED) -> Unit:
     content = bytes([number % 256]) * size
-    return Unit(RunKind.MESSAGES, (process, False), content=content, service=service, number=number)
+    return Unit(RunKind.MESSAGES, (process, False), content=content, service=service, number=number, count=1)
 
 
 def packets(lanes: Lanes, only: LaneKey | None = None) -> Iterator[Packed]:
@@ -255,7 +255,7 @@ def test_content_is_copied_only_into_the_packet() -> None:
     """A view of a client's buffer stays one until then."""
     lanes = Lanes(60_000, PARTIAL)
     content = memoryview(b"x" * 200_000)
-    lanes.add(Unit(RunKind.MESSAGES, (1, False), content=content))
+    lanes.add(Unit(RunKind.MESSAGES, (1, False), content=content, count=1))
     assert received([packed.body for packed in packets(lanes)])[0].content == content
 
 

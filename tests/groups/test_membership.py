@@ -34,6 +34,7 @@ class Fellows:
         self.all: dict[ProcessorId, Membership] = {}
         self._seq = 0
         self._ring = 0
+        self._ring_of: dict[ProcessorId, RingId] = {}
         for me in processors:
             self.all[me] = Membership(me, 1, self._teller(me))
             for number in (1, 2, 3):
@@ -58,8 +59,8 @@ class Fellows:
     def transitional(self, members: Iterable[ProcessorId]) -> None:
         companions = tuple(sorted(members))
         id_ = RingId(self._ring + 2, companions[0])
-        key = OrderKey(RingId(self._ring, 1), self._seq, id_)
         for me in companions:
+            key = OrderKey(self._ring_of[me], self._seq, id_)
             configuration = Configuration(TRANSITIONAL, id_, companions, key.ring_id, key.seq, NO_RING)
             assert self.all[me].install(configuration, key) is None
 
@@ -69,6 +70,7 @@ class Fellows:
         self._ring += 4
         self._seq = 0
         id_ = RingId(self._ring, members[0])
+        self._ring_of |= dict.fromkeys(members, id_)
         configuration = Configuration(REGULAR, id_, members, id_, 0, NO_RING)
         parts = {me: self.all[me].install(configuration, OrderKey(id_, 0, NO_RING)) for me in members}
         return {me: part for me, part in parts.items() if part is not None}

@@ -76,6 +76,7 @@ class Unit:
         self.sent = 0
         """So many bytes of the content are in packets."""
         self.weight = RUN_BYTES + len(names) + len(content)
+        assert count > 0 or kind is not RunKind.MESSAGES, "a unit of messages has at least one"
         self.taken = False
 
     @property
@@ -140,20 +141,26 @@ class Lanes:
         """Forgets what waits there."""
         if lane in self._lanes:
             self._begun_bytes -= sum(len(unit.content) for unit in self._lanes[lane] if unit.begun)
+            assert self._begun_bytes >= 0, "what is dropped was counted when it was begun"
             self._close(lane)
 
     def _close(self, lane: LaneKey) -> None:
         del self._lanes[lane]
         self._turns.remove(lane)
         self.waiting_bytes -= self._weights.pop(lane)
+        assert self.waiting_bytes > 0 if self._lanes else self.waiting_bytes == 0, (
+            "lanes weigh what they hold"
+        )
 
     def send_again(self, units: Iterable[Unit]) -> None:
         """These came back undelivered, in this order; they go before all else, from their first byte on.
         So do those of which a part was delivered in a configuration that is over."""
         for queue in self._lanes.values():
             queue[0].sent = 0
+        assert len(self._turns) == len(self._lanes), "each lane has its turn"
         self._begun_bytes = 0
         for unit in reversed(list(dict.fromkeys(units))):
+            assert unit.kind is not RunKind.TABLE, "a table is of its configuration alone"
             unit.sent = 0
             queue = self._queue(unit.lane)
             if not queue or queue[0] is not unit:  # it has not gone out whole, and waits there still
@@ -172,7 +179,11 @@ class Lanes:
             turns = self._fill_from(packing, turns)
         if self._turns and self._turns[0] == first:
             self._turns.rotate(-1)
-        return packing.packed()
+        packed = packing.packed()
+        assert packed is None or 0 <= packing.room == self.packet_bytes - len(packed.body), (
+            "a packet has its size"
+        )
+        return packed
 
     def _fill_from(self, packing: _Packing, turns: list[LaneKey]) -> list[LaneKey]:
         """A turn for each, as long as there is room. Those who may have another one."""
@@ -205,6 +216,7 @@ class Lanes:
         return self._finish(lane)
 
     def _finish(self, lane: LaneKey) -> bool:
+        assert not self._weights[lane], "an empty lane weighs nothing"
         self._close(lane)
         return False
 
@@ -217,6 +229,7 @@ class Lanes:
             return left
         if packing.units and (turn < PIECE_BYTES_MIN or room <= 0):
             return None
+        assert turn > 0, "a piece has at least a byte"
         return turn if unit.sent or self._may_begin(unit) else None
 
     def _may_begin(self, unit: Unit) -> bool:
@@ -233,6 +246,7 @@ class Lanes:
             self._begun_bytes += total
         elif begun and not unit.begun:
             self._begun_bytes -= total
+            assert self._begun_bytes >= 0, "what ends was counted when it was begun"
 
 
 class _Packing:
@@ -257,6 +271,7 @@ class _Packing:
         return unit.service is self.service
 
     def add(self, unit: Unit, length: int) -> None:
+        assert unit.service is self.service, "a packet asks for one service"
         total, at = len(unit.content), unit.sent
         process, number = unit.lane[0], unit.number
         self._parts.append(

@@ -211,6 +211,7 @@ class GroupLayer(BaseLayer):
             raise SessionError(
                 f"this processor has {len(self._processes)} processes, as many as processes_max allows"
             )
+        assert process > next(reversed(self._processes), 0), "the numbers of processes ascend"
         self._process_last = process
         self._processes[process] = _Local()
         self._membership.connect(process)
@@ -222,6 +223,7 @@ class GroupLayer(BaseLayer):
         del self._processes[process]
         self._membership.forget(process)
         self._lanes.drop((process, True))
+        assert local.has_joined or not local.groups, "who is in a group has joined one"
         if local.has_joined:
             self._lanes.add(Unit(RunKind.DISCONNECT, (process, False), count=len(local.groups)))
         self._note(self._trace.process(process, "disconnect"))
@@ -385,6 +387,8 @@ class GroupLayer(BaseLayer):
             self._scope.tell(packet)
             return
         own = packet.origin == self._me and packet.message.incarnation == self.incarnation
+        assert self._in_flight or not own, "a packet comes back once"
+        assert self._membership.follows(packet.key), "packets come in their order"
         units = self._in_flight.popleft() if own else ()
         try:
             epoch = epoch_of(packet.payload)
@@ -441,6 +445,7 @@ class GroupLayer(BaseLayer):
             if self._is_safe(place):
                 self._tell(numbers, notice)
             else:
+                assert not self._notices or self._notices[-1][0] <= place.key, "notices are in order"
                 self._notices.append((place.key, numbers, notice))
 
     def _take_parts(self, packet: Deliver) -> None:
@@ -461,10 +466,13 @@ class GroupLayer(BaseLayer):
             self._note(self._trace.branch("exchange abandoned"))
         part = self._membership.install(installed.configuration, installed.key)
         self._tell_all_safe()
+        assert not self._notices, "no notice outlives its configuration"
+        assert part is None or not self.views_in_force, "no view is in force while tables are exchanged"
         if part is not None:
             self._note(self._trace.branch("exchange begins"))
             self._partials.clear()
             self._lanes.drop(TABLE_LANE)
+            assert not self._lanes.weight(TABLE_LANE), "only one table waits"
             self._lanes.add(Unit(RunKind.TABLE, TABLE_LANE, content=pack_part(part)))
 
     def _begin_epoch(self) -> None:
@@ -492,6 +500,7 @@ class GroupLayer(BaseLayer):
         return self._membership.transitional or place.key <= self._safe_key
 
     def safe(self, up_to: SafeUpTo) -> None:
+        assert up_to.key >= self._safe_key, "what is safe stays safe"
         self._safe_key = up_to.key
         notices = self._notices
         while notices and notices[0][0] <= up_to.key:
@@ -510,6 +519,7 @@ class GroupLayer(BaseLayer):
     # Outputs
 
     def _tell(self, numbers: tuple[int, ...], event: GroupEvent) -> None:
+        assert numbers[-1] in self._processes, "only who is connected is told anything"
         self._scope.tell(ToProcesses(numbers, event))
         if self._trace.on:
             self._io.effects += self._trace.told(numbers, event)

@@ -24,6 +24,7 @@ from totempole.groups.body import Entry, Part
 from totempole.groups.events import GroupEvent, GroupView, StateAsked, StateBegins, StateChunk
 from totempole.groups.table import Table
 from totempole.types import (
+    NO_RING,
     Configuration,
     ConfigurationKind,
     OrderKey,
@@ -53,6 +54,7 @@ class Places:
         return place
 
     def skip(self, count: int) -> None:
+        assert count >= 0, "places only ascend"
         self._next += count
 
 
@@ -75,14 +77,18 @@ class Membership:
         """Groups that have a transitional view."""
         self._connected: set[int] = set()
         self._local: dict[str, tuple[int, ...]] = {}
+        self._reached = OrderKey(NO_RING, -1, NO_RING)
+        """Where the order was last, for assertions."""
 
     # This processor's own processes
 
     def connect(self, number: int) -> None:
+        assert number not in self._connected, "a number is given once"
         self._connected.add(number)
 
     def forget(self, number: int) -> None:
         """The process is told nothing any more, though the order may not have it out of its groups yet."""
+        assert number in self._connected, "only who is connected is forgotten"
         self._connected.discard(number)
         self._local.clear()
 
@@ -117,6 +123,11 @@ class Membership:
         return self._transitional
 
     # What the order brings
+
+    def follows(self, key: OrderKey) -> bool:
+        """Whether the order has not been there yet. For assertions: asked once of each packet and change."""
+        before, self._reached = self._reached, key
+        return before < key
 
     def join(self, places: Places, process: ProcessId, group: str, donor: bool, wants_state: bool) -> None:
         place = places.next()
@@ -159,6 +170,7 @@ class Membership:
         entry = self._table.entries(group).get(joiner)
         if entry is None or (entry.source, entry.asked) != (sender, asked):
             return
+        assert self.epoch is not None, "state is given while views are in force"
         if last:
             self._put(group, joiner, Entry(entry.donor))
         self._tell_one(joiner, StateChunk(group, sender, content, last, place))
@@ -171,6 +183,11 @@ class Membership:
 
     def install(self, configuration: Configuration, key: OrderKey) -> Part | None:
         """What to broadcast of this processor's own, if it is a regular configuration."""
+        assert self.follows(key), "a change comes after all that was delivered"
+        assert self.epoch is None or self.exchanging is None, "views in force while tables are exchanged"
+        assert (self.epoch or self.exchanging or NO_RING) < configuration.id, "names of configurations ascend"
+        assert self._me in configuration.members, "a processor is in its own configurations"
+        assert configuration.members == tuple(sorted(set(configuration.members))), "members are sorted"
         if configuration.kind is ConfigurationKind.TRANSITIONAL:
             self._install_transitional(frozenset(configuration.members), key)
             return None
@@ -180,9 +197,12 @@ class Membership:
         self._members = frozenset(configuration.members)
         self._lineage = self._lineage or frozenset((self._me,))
         self._parts.clear()
+        assert self._me in self._lineage <= self._members, "who came along is in the configuration"
         return self._table.part_of(self._me, self._lineage)
 
     def _install_transitional(self, members: frozenset[ProcessorId], key: OrderKey) -> None:
+        assert not self._transitional, "a regular configuration follows a transitional one"
+        assert members <= self._members, "nobody joins in a transitional configuration"
         self._transitional = True
         self._lineage = members if self._lineage is None else self._lineage & members
         if self.epoch is None:
@@ -231,6 +251,7 @@ class Membership:
     # Views
 
     def _tell_view(self, group: str, before: Iterable[ProcessId], place: Place, why: str) -> None:
+        assert self.epoch is not None, "views change while views are in force"
         members = self._table.entries(group)
         self._tell_members(group, tuple(process for process in before if process in members), place, why)
 
@@ -241,6 +262,7 @@ class Membership:
         if numbers:
             kind = ConfigurationKind.TRANSITIONAL if self._transitional else ConfigurationKind.REGULAR
             members = self._table.members(group)
+            assert set(together) <= set(members), "who came along is in the view"
             self._tell(numbers, GroupView(group, kind, members, together, place, why))
 
     def _is_out(self, process: ProcessId) -> bool:
@@ -267,6 +289,7 @@ class Membership:
         """The first member that can give the state and is not waiting for it itself: one who came along with
         the joiner if there is one, or else anyone, for the joiner has no state yet that could differ."""
         entries = self._table.entries(group)
+        assert joiner in entries, "state is for members"
         source = min(
             (
                 process
@@ -283,12 +306,14 @@ class Membership:
             self._tell_one(source, StateAsked(group, joiner, place))
 
     def _replace_source(self, group: str, gone: ProcessId, place: Place) -> None:
+        assert gone not in self._table.entries(group), "whoever is replaced is gone"
         for joiner, entry in sorted(self._table.entries(group).items()):
             if entry.source == gone:
                 self._find_source(group, joiner, place)
 
     def _check_source(self, group: str, joiner: ProcessId, entry: Entry, place: Place) -> None:
         """After a change of configuration: a source must have come along with its joiner."""
+        assert joiner.processor in self._members, "the table holds processes of members"
         _, part = self._parts[joiner.processor]
         source = entry.source
         if source is not None and source.processor in part.together:

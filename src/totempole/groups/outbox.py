@@ -89,6 +89,7 @@ class Outbox:
 
     def take(self) -> Packed:
         """The next packet. There must be one."""
+        assert self._runs, "something waits"
         service = self._runs[0].service
         room = max(self.packet_bytes - OVERHEAD_MAX + LENGTH_BYTES, self._runs[0].next_bytes)
         chosen: list[bytes] = []
@@ -99,8 +100,11 @@ class Outbox:
             used = run.start - start
             self.bytes -= used
             room -= used
+            assert room >= 0, "a packet holds what was put into it"
             chosen += taken
             if run.next < len(run.payloads):
                 break
             self._runs.popleft()
+        assert chosen, "each packet takes something"
+        assert self._runs or not self.bytes, "where nothing waits there are no bytes"
         return Packed(pack(chosen), service)

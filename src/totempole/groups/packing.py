@@ -49,6 +49,7 @@ def weight(payloads: Sequence[bytes]) -> int:
 def pack(payloads: Sequence[bytes]) -> bytes:
     """The body that carries these messages, of which there is at least one."""
     lengths = list(map(len, payloads))
+    assert lengths, "a body has at least one message"
     if lengths.count(lengths[0]) == len(lengths):
         return b"".join((_HEAD.pack(_UNIFORM, len(lengths), lengths[0]), *payloads))
     head = bytearray(_VARIED_HEAD.size + LENGTH_BYTES * len(lengths))

@@ -58,8 +58,11 @@ class Partials:
             raise CodecError("group piece out of place")
         partial.pieces.append(bytes(run.content))  # not a view: that would keep the whole packet
         received += length
+        assert 0 < received <= run.total, "pieces end within their unit"
         if received < run.total:
             self._under_way[lane] = (partial, received)
             return None
         del self._under_way[lane]
-        return run._replace(offset=0, content=b"".join(partial.pieces))
+        content = b"".join(partial.pieces)
+        assert len(content) == run.total, "what is whole is as long as it was"
+        return run._replace(offset=0, content=content)

@@ -34,10 +34,12 @@ class Table:
         return sorted(group for group, members in self._groups.items() if process in members)
 
     def put(self, group: str, process: ProcessId, entry: Entry) -> None:
+        assert group, "a group has a name"
         self._groups.setdefault(group, {})[process] = entry
 
     def remove(self, group: str, process: ProcessId) -> None:
         members = self._groups[group]
+        assert process in members, "only a member is removed"
         del members[process]
         if not members:
             del self._groups[group]
@@ -45,6 +47,7 @@ class Table:
     def keep_processors(self, kept: Iterable[ProcessorId]) -> None:
         kept = frozenset(kept)
         for group, members in list(self._groups.items()):
+            assert members, "a group has members"
             left = {process: entry for process, entry in members.items() if process.processor in kept}
             if left:
                 self._groups[group] = left

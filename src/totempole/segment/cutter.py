@@ -24,6 +24,7 @@ from totempole.segment.header import (
 from totempole.types import ByteRange, ProcessorId
 
 _OTHER = int(NameKind.OTHER)
+_HEADER_BYTES = SEGMENT.size
 LAYOUTS_MAX = 512
 """Layouts of packet lengths that are remembered."""
 
@@ -58,6 +59,7 @@ class Cutter:
 
     def _next_name(self) -> PacketName:
         self._counter += 1
+        assert self._counter > 0, "the counter only grows"
         return PacketName(_OTHER, self._incarnation, self._sender, self._counter)
 
 
@@ -93,21 +95,28 @@ def _lay_out(prefix: bytes, data: bytes, room: int) -> bytes:
     parts: list[bytes | memoryview] = [prefix] * (3 * len(chunks))
     parts[1::3] = offsets(len(chunks), room)
     parts[2::3] = chunks
-    return b"".join(parts)
+    burst = b"".join(parts)
+    assert len(burst) == len(data) + len(chunks) * _HEADER_BYTES, "each segment has its header"
+    return burst
 
 
 @lru_cache(LAYOUTS_MAX)
 def offsets(count: int, room: int) -> tuple[bytes, ...]:
     """The offsets of a packet's segments, as their headers write them."""
+    assert room > 0, "a segment has room for more than its header"
+    assert 0 <= (count - 1) * room < PACKET_TOTAL_MAX, "an offset lies within a packet"
     return tuple([(place * room).to_bytes(OFFSET_BYTES, "big") for place in range(count)])
 
 
 def _range_burst(prefix: bytes, data: bytes, start: int, stop: int, room: int) -> Burst:
+    assert 0 <= start < stop <= len(data), "a range lies within its packet"
     pieces = [
         prefix + offset.to_bytes(OFFSET_BYTES, "big") + data[offset : min(offset + room, stop)]
         for offset in range(start, stop, room)
     ]
-    return Burst(b"".join(pieces), room + SEGMENT.size)
+    burst = b"".join(pieces)
+    assert len(burst) == stop - start + len(pieces) * _HEADER_BYTES, "a header for each segment of the range"
+    return Burst(burst, room + SEGMENT.size)
 
 
 def _clean(ranges: Sequence[ByteRange], total: int) -> Iterator[ByteRange]:

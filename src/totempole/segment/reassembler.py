@@ -70,6 +70,7 @@ class _Partial:
     __slots__ = ("_buffer", "_ranges", "_reached", "_run", "total")
 
     def __init__(self, total: int) -> None:
+        assert total > 0, "a packet has at least a byte"
         self.total = total
         self._run: list[Payload] = []
         self._reached = 0
@@ -83,6 +84,7 @@ class _Partial:
             if start == self._reached and len(run) + len(pieces) <= self._pieces_max:
                 run += pieces
                 self._reached += length
+                assert self._reached <= self.total, "a run ends within its packet"
                 return self._reached == self.total
             self._lay_out()
         return self._place(start, b"".join(pieces))
@@ -97,13 +99,14 @@ class _Partial:
         return max(PIECES_LEAST, self.total // PIECE_BYTES)
 
     def _lay_out(self) -> None:
+        assert self._reached < self.total, "a packet that is whole is finished"
         buffer = self._buffer = bytearray(self.total)
         buffer[: self._reached] = b"".join(self._run)
         self._ranges = [(0, self._reached)] if self._reached else []
         self._run = []
 
     def _place(self, start: int, piece: bytes) -> bool:
-        assert self._buffer is not None
+        assert self._buffer is not None, "the run is laid out first"
         stop = start + len(piece)
         ranges = self._ranges
         if ranges and ranges[-1][1] == start:  # in order, as mostly
@@ -120,6 +123,7 @@ class _Partial:
         if first < last:
             start = min(start, ranges[first][0])
             stop = max(stop, ranges[last - 1][1])
+            assert not first or ranges[first - 1][1] < start, "ranges ascend, with holes between them"
         elif len(ranges) >= self._pieces_max:
             raise CodecError("segment pieces")
         ranges[first:last] = [(start, stop)]
@@ -127,6 +131,7 @@ class _Partial:
     def holes(self) -> list[ByteRange]:
         here = self._ranges if self._buffer is not None else [(0, self._reached)]
         edges = [(0, 0), *here, (self.total, self.total)]
+        assert edges == sorted(edges), "ranges ascend within the packet"
         return [(before[1], after[0]) for before, after in pairwise(edges) if before[1] < after[0]]
 
 
@@ -218,7 +223,9 @@ class Reassembler:
         if partial is None:
             self._completed.pop(name, None)
             return ()
-        return tuple(_merge_nearest(partial.holes()))
+        holes = partial.holes()
+        assert holes, "a packet that lacks nothing is finished"
+        return tuple(_merge_nearest(holes))
 
     def forget(self, name: PacketName) -> None:
         """Drops all that is known of a packet, as after the codec has refused it."""
@@ -246,29 +253,36 @@ class Reassembler:
         if not partial.add(offset, pieces, length):
             return None
         self._finish(name)
-        return name, partial.data
+        data = partial.data
+        assert len(data) == total, "a packet is as long as its segments say"
+        return name, data
 
     def _open(self, name: PacketName, total: int) -> _Partial:
         if total > self._bytes_max:
             raise CodecError("segment oversized")
         while self._bytes + total > self._bytes_max or len(self._partials) >= PARTIALS_MAX:
+            assert self._partials, "bytes are held by nobody"
             _, oldest = self._partials.popitem(last=False)
             self._bytes -= oldest.total
             self.evicted += 1
+            assert self._bytes >= 0, "what is evicted gives back its bytes"
         partial = self._partials[name] = _Partial(total)
         self._bytes += total
+        assert total <= self._bytes <= self._bytes_max, "partial packets are within their memory"
         return partial
 
     def _drop(self, name: PacketName) -> None:
         partial = self._partials.pop(name, None)
         if partial is not None:
             self._bytes -= partial.total
+            assert self._bytes > 0 if self._partials else self._bytes == 0, "only partial packets hold bytes"
 
     def _finish(self, name: PacketName) -> None:
         self._drop(name)
         self._completed[name] = None
         if len(self._completed) > COMPLETED_MAX:
             self._completed.popitem(last=False)
+            assert len(self._completed) == COMPLETED_MAX, "names are forgotten one by one"
 
 
 @lru_cache(LAYOUTS_MAX)
@@ -277,7 +291,9 @@ def _parts(length: int, segment_bytes: int) -> Struct:
     whole, rest = divmod(length, segment_bytes)
     head = f"{_HEADER_BYTES - OFFSET_BYTES}s{OFFSET_BYTES}s"
     last = f"{head}{rest - _HEADER_BYTES}s" if rest else ""
-    return Struct(f"{head}{segment_bytes - _HEADER_BYTES}s" * whole + last)
+    layout = Struct(f"{head}{segment_bytes - _HEADER_BYTES}s" * whole + last)
+    assert layout.size == length, "the layout covers the burst"
+    return layout
 
 
 def _merge_nearest(holes: list[ByteRange]) -> list[ByteRange]:
@@ -287,4 +303,6 @@ def _merge_nearest(holes: list[ByteRange]) -> list[ByteRange]:
     between = [after[0] - before[1] for before, after in pairwise(holes)]
     widest = sorted(range(len(between)), key=between.__getitem__, reverse=True)[: RANGES_MAX - 1]
     breaks = [0, *sorted(index + 1 for index in widest), len(holes)]
-    return [(holes[first][0], holes[past - 1][1]) for first, past in pairwise(breaks)]
+    merged = [(holes[first][0], holes[past - 1][1]) for first, past in pairwise(breaks)]
+    assert len(merged) == RANGES_MAX, "as many ranges as may be named"
+    return merged

@@ -92,6 +92,8 @@ class Codec:
     ) -> None:
         if not 0 <= cluster_id < 2**64:
             raise ConfigurationError(f"cluster_id = {cluster_id}: give a number from 0 to 2**64 - 1")
+        assert HEAD.size + CHECK_BYTES == HEADER.size, "the check ends the header"
+        assert seal is None or seal.key_id != UNSEALED, "a seal has a key"
         self._writers = formats.writers
         self._readers = formats.readers
         self._cluster_id = cluster_id
@@ -111,6 +113,7 @@ class Codec:
         key = UNSEALED if seal is None else seal.key_id
         try:
             flags, fields, contents = write(packet)
+            assert not flags & UNCHECKED, "a format uses the flag of the check"
             unchecked = contents and seal is None and not self._check_contents
             if unchecked:
                 flags |= UNCHECKED
@@ -166,6 +169,7 @@ def verify(
     data: bytes, start: int, fields_stop: int, stop: int, check: int, covers_contents: bool = True
 ) -> None:
     """Checks the packet's length, then its check, which covers all of it but itself."""
+    assert start <= fields_stop <= stop, "the contents follow the fields, which follow the header"
     if len(data) != stop or stop > PACKET_BYTES_MAX:
         raise CodecError("truncated" if len(data) < stop else "oversized")
     if check == VOUCHED:

@@ -25,6 +25,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from totempole.errors import CodecError, ConfigurationError
 from totempole.types import PROCESSOR_MAX, ProcessorId
 from totempole.wire.layout import (
+    CHECK_BYTES,
     COUNTER_BYTES,
     HEADER,
     IDENTITY,
@@ -104,12 +105,14 @@ class Seal:
                 f"cluster_id = {cluster_id}, processor = {sender}, incarnation = {incarnation}: "
                 f"give at most 2**64 - 1, {PROCESSOR_MAX} and 2**32 - 1"
             ) from problem
+        assert len(self._identity) == HEADER.size - CHECK_BYTES - IDENTITY.start, "the header names all of it"
         self._counter = 0
         self.rekey(keyring)
 
     def rekey(self, keyring: Keyring) -> None:
         """From now on seals with the keyring's active key, and accepts its keys and no others."""
         self._secrets = {key.id: key.secret for key in keyring.keys}
+        assert len(self._secrets) == len(keyring.keys), "two keys have one id"
         self._subkeys: _Subkeys = {}
         self.key_id = keyring.active.id
         """What the header of the next packet names."""
@@ -123,7 +126,9 @@ class Seal:
             )
         if self._counter == COUNTER_MAX:
             raise ConfigurationError("the counter of the seal has run out: restart the processor")
+        assert len(header) == HEADER.size, "only a whole header is vouched for"
         self._counter += 1
+        assert 0 < self._counter <= COUNTER_MAX, "a nonce is used once"
         nonce = _NONCE.pack(0, self._counter)
         return b"".join((header, nonce[_NONCE_ZEROS:], self._active.encrypt(nonce, body, header)))
 
@@ -145,13 +150,16 @@ class Seal:
         if known is None:
             # Only now: forgers cannot push out the subkeys of those who hold a key.
             self._remember(name, subkey)
+        assert len(body) == len(data) - HEADER.size - SEAL_BYTES, "opening takes off the seal alone"
         return body
 
     def _remember(self, name: tuple[int, bytes], subkey: AESGCM) -> None:
         if len(self._subkeys) >= SUBKEYS_MAX:
             del self._subkeys[next(iter(self._subkeys))]
         self._subkeys[name] = subkey
+        assert len(self._subkeys) <= SUBKEYS_MAX, "more subkeys than are remembered"
 
 
 def _subkey(secret: bytes, identity: bytes) -> AESGCM:
+    assert len(identity) == _IDENTITY.size, "a subkey is of one processor's one life"
     return AESGCM(HKDF(SHA256(), SECRET_BYTES, salt=None, info=PURPOSE + identity).derive(secret))
