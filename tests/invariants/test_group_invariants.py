@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from invariants_seen import Breakage, assertions_in, failed_at
-from totempole.effects import Deliver, InstallConfiguration, PushBack, SafeUpTo
+from totempole.core.io import Io, Scope
+from totempole.core.order import Deliver, InstallConfiguration, SafeUpTo
 from totempole.groups import GroupConfig, GroupLayer, Outbox, lanes, outbox, pack
 from totempole.groups.body import NOTICE, Entry, Part, Run, RunKind, head, run_head
+from totempole.groups.commands import Connect, Disconnect
 from totempole.groups.events import BecameSafe
 from totempole.groups.lanes import TABLE_LANE, Lanes, Unit
 from totempole.groups.membership import Membership, Places
@@ -292,19 +294,20 @@ class Below:
     packets_ahead = 1
     packet_bytes = 1_000
 
-    def __init__(self, *answer: Any) -> None:
-        self._answer = list(answer)
+    def __init__(self, takes: bool) -> None:
+        self._takes = takes
 
-    def submit(self, *_: Any) -> list[Any]:
+    def submit(self, *_: Any) -> bool:
         self.queued += 1
-        return self._answer
+        return self._takes
 
 
-def a_layer(*answer: Any) -> GroupLayer:
+def a_layer(takes: bool = True) -> GroupLayer:
     """With process 5 in a group, and a table that waits to be told."""
-    layer = GroupLayer(Below(*answer), 1, 1, GroupConfig(), packet_bytes_max=1_000, trace_kinds=frozenset())
-    layer.connect(0, 5)
-    layer._installed(InstallConfiguration(configuration(REGULAR, FIRST, 1), key(seq=0)))
+    scope = Scope(Io(frozenset()), "groups")
+    layer = GroupLayer(scope, Below(takes), 1, 1, GroupConfig(), 1_000)
+    layer._connect(Connect(5))
+    layer.install(InstallConfiguration(configuration(REGULAR, FIRST, 1), key(seq=0)))
     layer._membership._put("g", ProcessId(1, 1, 5), Entry())
     return layer
 
@@ -316,66 +319,66 @@ def a_packet(origin: ProcessorId, seq: int, *flags: int) -> Deliver:
 
 
 def a_notice(seq: int, ring_id: RingId = FIRST) -> Any:
-    return ring_id, seq, (5,), BecameSafe(OTHER, 1, 1, ("g",), Place(key(ring_id, seq), 0))
+    return key(ring_id, seq), (5,), BecameSafe(OTHER, 1, 1, ("g",), Place(key(ring_id, seq), 0))
 
 
 def processes_whose_numbers_descend(patch: pytest.MonkeyPatch) -> None:
     layer = a_layer()
     layer._process_last = 0
-    layer.connect(0, 3)
+    layer._connect(Connect(3))
 
 
 def a_process_in_a_group_that_never_joined(patch: pytest.MonkeyPatch) -> None:
     layer = a_layer()
     layer._processes[5].groups.add("g")
-    layer.disconnect(0, 5)
+    layer._disconnect(Disconnect(5))
 
 
 def an_order_that_had_room_and_refuses(patch: pytest.MonkeyPatch) -> None:
-    a_layer(PushBack())._pump(0)
+    a_layer(takes=False)._pump()
 
 
 def a_packet_that_never_left_comes_back(patch: pytest.MonkeyPatch) -> None:
-    a_layer()._delivered(a_packet(1, 1))
+    a_layer().deliver(a_packet(1, 1))
 
 
 def a_packet_delivered_twice(patch: pytest.MonkeyPatch) -> None:
     layer = a_layer()
     for _ in range(2):
-        layer._delivered(a_packet(2, 1))
+        layer.deliver(a_packet(2, 1))
 
 
 def a_notice_behind_a_later_one(patch: pytest.MonkeyPatch) -> None:
     layer = a_layer()
     layer._membership.epoch, layer._membership.exchanging = FIRST, None
     layer._notices.append(a_notice(2))
-    layer._delivered(a_packet(2, 1, NOTICE))
+    layer.deliver(a_packet(2, 1, NOTICE))
 
 
 def a_notice_of_a_configuration_that_is_over(patch: pytest.MonkeyPatch) -> None:
     layer = a_layer()
     layer._notices.append(a_notice(1))
     patch.setattr(layer, "_tell_all_safe", lambda: None)
-    layer._installed(InstallConfiguration(configuration(REGULAR, SECOND, 1), key(SECOND)))
+    layer.install(InstallConfiguration(configuration(REGULAR, SECOND, 1), key(SECOND)))
 
 
 def views_in_force_before_the_exchange(patch: pytest.MonkeyPatch) -> None:
     layer = a_layer()
     layer._membership.epoch = FIRST
     patch.setattr(layer._membership, "install", lambda *_: Part(frozenset((1,)), {}))
-    layer._installed(InstallConfiguration(configuration(REGULAR, SECOND, 1), key(SECOND)))
+    layer.install(InstallConfiguration(configuration(REGULAR, SECOND, 1), key(SECOND)))
 
 
 def a_table_behind_that_of_a_configuration_that_is_over(patch: pytest.MonkeyPatch) -> None:
     layer = a_layer()
     patch.setattr(layer._lanes, "drop", lambda _: None)
-    layer._installed(InstallConfiguration(configuration(REGULAR, SECOND, 1), key(SECOND)))
+    layer.install(InstallConfiguration(configuration(REGULAR, SECOND, 1), key(SECOND)))
 
 
 def news_that_less_is_safe(patch: pytest.MonkeyPatch) -> None:
     layer = a_layer()
     for seq in (2, 1):
-        layer._became_safe(SafeUpTo(FIRST, seq))
+        layer.safe(SafeUpTo(key(seq=seq)))
 
 
 def news_for_someone_who_is_gone(patch: pytest.MonkeyPatch) -> None:

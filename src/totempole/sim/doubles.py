@@ -5,31 +5,78 @@ and no protocol that goes by numbers can order what they say. So the rows of suc
 are left out of the trace that is judged. All else holds among the others: one order, the same configurations,
 safe delivery. Where they speak of the number itself the checkers say that its trace is missing.
 
+The same goes for process groups. Both nodes have programs, perhaps under the same names, and the others may
+differ in which of these they take for members. So names of the number's processes are struck from all views,
+and a view that tells of nothing else is left out. What is left must hold: the others agree on who of them is
+in a group, and deliver what they send each other in one order, virtually synchronous and safe. What such a
+process gives a joiner as the group's state is not judged, but that a joiner gets a state is.
+
 Once the faults have stopped, one of the two gives way (`identity`), and the other is on a ring with everyone.
+Its programs are then as good as any: everyone has them in the table of groups, and none of the loser's
+(`programs_check`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
 
 from totempole.checkers.verdict import Findings, Verdict
+from totempole.sim.script import Action, OnProcessor, Scenario, When
 from totempole.sim.world import World
 from totempole.trace.schema import Row
 from totempole.types import ProcessorId
 
 
+def doubled_numbers(scenario: Scenario) -> frozenset[ProcessorId]:
+    """The numbers that two nodes will use."""
+    actions = (_final(step.action) for step in scenario.steps)
+    return frozenset(
+        action.processor for action in actions if isinstance(action, OnProcessor) and action.verb == "double"
+    )
+
+
+def _final(action: Action) -> Action:
+    """What is done in the end, however many ambushes lead to it."""
+    while isinstance(action, When):
+        action = action.action
+    return action
+
+
 def rows_of_others(world: World) -> list[Row]:
-    """The trace without numbers that two nodes have used, and without their messages."""
-    return _without(world.rows, world.doubles) if world.doubles else world.rows
+    """The trace without numbers that two nodes have used, without their messages and their processes."""
+    if not world.doubles:
+        return world.rows
+    return list(_without_views(_without(world.rows, world.doubles), world.doubles))
 
 
-def _without(rows: list[Row], numbers: Collection[ProcessorId]) -> list[Row]:
+def _without(rows: Iterable[Row], numbers: Collection[ProcessorId]) -> Iterator[Row]:
     senders = {str(number) for number in numbers}
-    return [
-        row
-        for row in rows
-        if row.node not in numbers and not (row.message and row.message.partition(".")[0] in senders)
-    ]
+    for row in rows:
+        if row.node not in numbers and not (row.message and row.message.partition(".")[0] in senders):
+            yield row
+
+
+def _without_views(rows: Iterable[Row], numbers: Collection[ProcessorId]) -> Iterator[Row]:
+    """Views with fewer names, and without those that then tell nothing to the process that gets them."""
+    latest: dict[tuple[str, str], tuple[str, str]] = {}
+    for row in rows:
+        if row.kind != "group_view":
+            yield row
+            continue
+        index, why, members, together = row.detail.split(" ")
+        left, along = _struck(members, numbers), _struck(together, numbers)
+        before, kind = latest.get((row.process, row.group), ("", ""))
+        # After a transitional view a regular one is news, whoever is in it.
+        settles = (kind, row.configuration_kind) == ("transitional", "regular")
+        if (left, left) != (along, before) or settles:
+            latest[row.process, row.group] = (left, row.configuration_kind)
+            yield row._replace(detail=f"{index} {why} members={left} together={along}")
+
+
+def _struck(names: str, numbers: Collection[ProcessorId]) -> str:
+    """`members=…` or `together=…`, of others only."""
+    listed = names.partition("=")[2].split(",")
+    return ",".join(name for name in listed if name and int(name.partition(".")[0]) not in numbers)
 
 
 def check_doubles(world: World, together: bool) -> Verdict:

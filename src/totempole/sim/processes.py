@@ -3,11 +3,15 @@
 A program is a place to run at, `p.a`; a process is one life of it. A program that is asked for something
 while it does not run begins a new life first, so that a plan need not know what the faults have done to it.
 Its processor may be frozen or push back: then it waits, as a program whose `send` blocks.
+
+Where two nodes have one number, each has programs of its own that do what the scenario tells the program of
+that number. Both speak in its name, so that names of processes and numbers of messages may be used twice.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Collection
 from functools import partial
 from random import Random
 from typing import cast
@@ -46,27 +50,42 @@ STATE_PAUSES_US_MAX = (0, 20_000, 300_000)
 class Programs:
     """All programs of a world."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, doubled: Collection[ProcessorId] = ()) -> None:
+        """`doubled`: the numbers that two nodes will use at some time."""
         self.world = world
+        self.doubled = frozenset(doubled)
         self.ledger = Ledger()
         self.acts: Counter[str] = Counter()
         self.noticed: set[tuple[ProcessId, int]] = set()
         """Messages of which receivers are to be told when they have become safe."""
-        self._programs: dict[tuple[ProcessorId, str], Program] = {}
-        self._running: dict[tuple[ProcessorId, int, int], Process] = {}
-        """By processor, its life, and the process's number."""
-        self._numbers: dict[ProcessorId, tuple[int, int]] = {}
-        """The incarnation in which a processor last gave a number, and the number."""
-        for me, host in world.hosts.items():
-            host.listener = self._listen
-            host.ready_listeners.append(partial(self._ready, me))
+        self._hosts: dict[ProcessorId, list[Host]] = {}
+        """Those that programs may run on, by number, in the order in which they appeared."""
+        self._programs: dict[tuple[Host, str], Program] = {}
+        self._running: dict[tuple[Host, int, int], Process] = {}
+        """By host, its life, and the process's number."""
+        self._numbers: dict[Host, tuple[int, int]] = {}
+        """The incarnation in which a host last gave a number, and the number."""
+        for host in world.hosts.values():
+            self._attend(host)
+
+    def _attend(self, host: Host) -> None:
+        self._hosts.setdefault(host.me, []).append(host)
+        host.listener = self._listen
+        host.ready_listeners.append(partial(self._ready, host))
 
     def perform(self, action: ProcessAction) -> None:
-        key = (action.processor, action.process)
-        program = self._programs.get(key)
+        for host in self.world.nodes(action.processor):
+            if host not in self._hosts[host.me]:
+                self._attend(host)
+            self._program(host, action.process).perform(action)
+
+    def _program(self, host: Host, name: str) -> Program:
+        program = self._programs.get((host, name))
         if program is None:
-            program = self._programs[key] = Program(self, self.world.hosts[action.processor], action.process)
-        program.perform(action)
+            which = self._hosts[host.me].index(host)
+            random = self.world.random(f"process {host.me}.{name}" + " of a double" * which)
+            program = self._programs[host, name] = Program(self, host, random)
+        return program
 
     @property
     def running(self) -> list[Process]:
@@ -74,39 +93,39 @@ class Programs:
 
     def admit(self, process: Process) -> None:
         host = process.host
-        self._running[host.me, host.life, process.id.number] = process
+        self._running[host, host.life, process.id.number] = process
 
     def next_id(self, host: Host) -> ProcessId:
         """Numbers begin again in a new life, unless the last one ended before anyone could hear of it."""
         assert host.stack is not None
         incarnation = host.stack.incarnation
-        last = self._numbers.get(host.me, (0, 0))
+        last = self._numbers.get(host, (0, 0))
         number = last[1] + 1 if last[0] == incarnation else 1
-        self._numbers[host.me] = (incarnation, number)
+        self._numbers[host] = (incarnation, number)
         return ProcessId(host.me, incarnation, number)
 
     def _listen(self, host: Host, event: object) -> None:
         if type(event) is ToProcesses:
             for number in event.processes:
-                self._running[host.me, host.life, number].hear(event.event)
+                self._running[host, host.life, number].hear(event.event)
         elif type(event) is Taken:
-            process = self._running.get((host.me, host.life, event.process))
+            process = self._running.get((host, host.life, event.process))
             if process is not None:
                 process.taken(event.weight)
 
-    def _ready(self, me: ProcessorId) -> None:
+    def _ready(self, host: Host) -> None:
         for process in self.running:
-            if process.host.me == me:
+            if process.host is host:
                 process.flush()
 
 
 class Program:
     """A place where processes run, one after another."""
 
-    def __init__(self, programs: Programs, host: Host, name: str) -> None:
+    def __init__(self, programs: Programs, host: Host, random: Random) -> None:
         self._programs = programs
         self._host = host
-        self._random = programs.world.random(f"process {host.me}.{name}")
+        self._random = random
         self._process: Process | None = None
 
     def perform(self, action: ProcessAction) -> None:
@@ -282,12 +301,7 @@ class Process:
     def _take_one(self, event: GroupEvent) -> None:
         match event:
             case GroupMessages():
-                if (event.sender, event.number) in self._programs.noticed:
-                    self.unsafe.add((event.sender, event.number))
-                for group in event.groups:
-                    replica = self.replicas.get(group)
-                    if replica is not None and replica.inside:
-                        replica.hear(essence(event))
+                self._take_messages(event)
             case GroupView():
                 self._take_view(event)
             case BecameSafe():
@@ -301,6 +315,16 @@ class Process:
             case StateAsked(group, joiner, place):
                 if replica := self._inside(group):
                     self._give(replica, joiner, place)
+
+    def _take_messages(self, event: GroupMessages) -> None:
+        # Of what two nodes say in one name each receiver may have another half (sim/doubles.py).
+        if event.sender.processor in self._programs.doubled:
+            return
+        if (event.sender, event.number) in self._programs.noticed:
+            self.unsafe.add((event.sender, event.number))
+        for group in event.groups:
+            if replica := self._inside(group):
+                replica.hear(essence(event))
 
     def _inside(self, group: str) -> Replica | None:
         replica = self.replicas.get(group)

@@ -12,7 +12,7 @@ from totempole.sim.calm import calm_stretches
 from totempole.sim.contract import StackFactory
 from totempole.sim.discard import DiscardLimit
 from totempole.sim.disk import WIPED, Damage
-from totempole.sim.doubles import check_doubles, rows_of_others
+from totempole.sim.doubles import check_doubles, doubled_numbers, rows_of_others
 from totempole.sim.load import FOREVER_US, Arrivals, Burst, Load, PacketDriver, Saturation
 from totempole.sim.packet_filter import DropRule, StrayRule
 from totempole.sim.processes import Programs
@@ -124,7 +124,9 @@ def run(
 ) -> Outcome:
     """Play to the end, whatever fails on the way; every expectation is judged at its time."""
     world = build(scenario, level=level, record_inputs=record_inputs, stack=stack)
-    outcome = Outcome(scenario, world, Programs(world) if scenario.groups is not None else None)
+    outcome = Outcome(scenario, world)
+    if scenario.groups is not None:
+        outcome.programs = Programs(world, doubled_numbers(scenario))
     if scenario.discard_limit:
         outcome.limit = DiscardLimit(world, scenario.discard_limit)
     world.start([me for me in scenario.names if me not in scenario.absent])

@@ -208,7 +208,7 @@ class World:
         assert self._keys is not None, "a world without a seal has no keys"
         self._fault("keys", f"{self._name(me)} {' '.join(map(str, keys))}", me)
         self._keys.changed[me] = keys
-        for host in filter(None, (self.hosts[me], self.doubles.get(me))):
+        for host in self.nodes(me):
             host.adjust(Rekey(keyring(keys)))
 
     # Addresses and numbers
@@ -259,6 +259,11 @@ class World:
         self.doubles[me] = double
         self.medium.attach(me, double, double.address)
         return double
+
+    def nodes(self, me: ProcessorId) -> list[Host]:
+        """All who have this number, up or not."""
+        double = self.doubles.get(me)
+        return [self.hosts[me]] if double is None else [self.hosts[me], double]
 
     def settle_doubles(self) -> None:
         """Where only the double of a processor is left, it is the processor from now on."""

@@ -131,7 +131,7 @@ GROUP_MUTANTS: tuple[Mutant, ...] = (
         "GroupLayer._delivered",
         "epoch == self._membership.exchanging",
         "self._membership.exchanging is not None and (epoch == self._membership.exchanging or not own)",
-        1,
+        26,
     ),
     _mutant(
         "a part with the processes of others",
@@ -180,7 +180,7 @@ GROUP_MUTANTS: tuple[Mutant, ...] = (
         "GroupLayer.disconnect",
         "self._lanes.add(Unit(RunKind.DISCONNECT, (process, False), count=len(local.groups)))",
         "self._lanes.add(Unit(RunKind.DISCONNECT, (process, True), count=len(local.groups)))",
-        8,
+        7,
     ),
     _mutant(
         "service forgotten in a packet",
@@ -287,7 +287,7 @@ GROUP_MUTANTS: tuple[Mutant, ...] = (
         "GroupLayer._is_safe",
         "(place.key.ring_id == ring_id and place.key.seq <= seq)",
         "place.key.seq <= seq",
-        3,
+        4,
     ),
     _mutant(
         "notices told twice",

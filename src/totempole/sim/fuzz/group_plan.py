@@ -114,9 +114,6 @@ class GroupPlanner(Planner):
 
     # What processes do
 
-    def _plan_numbers(self) -> None:
-        """Programs belong to one host, and would not know which of two."""
-
     def _plan_traffic(self) -> None:
         """Instead of raw traffic."""
         random = self._life

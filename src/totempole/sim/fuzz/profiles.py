@@ -29,7 +29,7 @@ HARMS = (
     "disk",
 )
 RARE = ("move", "double")
-"""Done in a few seeds, to the ring only, beside all else that these do."""
+"""Done in a few seeds, beside all else that these do."""
 FORBIDDEN = ("rollback",)
 """Harm beyond what the protocol can bear, which only its own profile does."""
 
