@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from totempole.groups import GroupConfig, GroupLayer, over_ring
+from totempole.groups import GroupConfig, GroupLayer
+from totempole.groups.over_ring import over_ring
 from totempole.jitter import jitter
 from totempole.runtime.recording import InputRecorder, RecordingHeader, recording_header
 from totempole.sim.replay import Recording

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from totempole.client import blocking
     from totempole.client.endpoint import Reconnect, Tls
     from totempole.client.events import Gap, Messages, Reconnected, Safe, State, View
-    from totempole.client.group import Group
-    from totempole.client.session import Session, connect
+    from totempole.client.session import Group, Session, connect
     from totempole.errors import TotemError
     from totempole.runtime.config import NetworkConfig, NodeConfig, SecurityConfig
     from totempole.runtime.node import Node
@@ -30,7 +29,7 @@ AGREED, SAFE = Service.AGREED, Service.SAFE
 
 _PLACES = {
     "Gap": "totempole.client.events",
-    "Group": "totempole.client.group",
+    "Group": "totempole.client.session",
     "Messages": "totempole.client.events",
     "NetworkConfig": "totempole.runtime.config",
     "Node": "totempole.runtime.node",

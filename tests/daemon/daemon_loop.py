@@ -15,27 +15,26 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from totempole.client.frames import (
+from totempole.daemon import ClientsConfig, ClientService
+from totempole.effects import CancelTimer, Persist, SetTimer, Taken, ToProcesses, Transmit
+from totempole.groups import Batch, GroupConfig, GroupLayer, pack
+from totempole.groups.events import GroupMessages, GroupView
+from totempole.groups.over_ring import over_ring
+from totempole.session import (
     DAEMON_KINDS,
     HEAD,
     LARGE_BYTES_MAX,
     Credit,
     Done,
     Frame,
-    FrameReader,
     Hello,
     Join,
     Policy,
     Send,
     Welcome,
     cost_of,
-    decode,
-    encode,
 )
-from totempole.daemon import ClientsConfig, ClientService
-from totempole.effects import CancelTimer, Persist, SetTimer, Taken, ToProcesses, Transmit
-from totempole.groups import Batch, GroupConfig, GroupLayer, over_ring, pack
-from totempole.groups.events import GroupMessages, GroupView
+from totempole.session.codec import FrameReader, decode, encode
 from totempole.srp import Endpoint
 from totempole.srp.config import RingConfig
 from totempole.types import Payload, Service

@@ -10,8 +10,9 @@ from layers_by_hand import NOW, Cluster
 from totempole.effects import Taken
 from totempole.errors import SessionError
 from totempole.groups import GroupConfig, pack
-from totempole.groups.body import RUN_BYTES, Entry, Part, RunKind, head, pack_names, pack_part, run_head
+from totempole.groups.body import RUN_BYTES, Entry, Part, RunKind, head, pack_part, run_head
 from totempole.groups.events import BecameSafe, GroupMessages, GroupView
+from totempole.groups.packing import pack_names
 from totempole.types import ConfigurationKind, ProcessId, RingId, Service
 
 REGULAR, TRANSITIONAL = ConfigurationKind.REGULAR, ConfigurationKind.TRANSITIONAL

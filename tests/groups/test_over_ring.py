@@ -7,8 +7,9 @@ from collections.abc import Mapping
 import pytest
 
 from totempole.effects import Effect, ToProcesses
-from totempole.groups import Batch, GroupConfig, GroupLayer, over_ring, pack
+from totempole.groups import Batch, GroupConfig, GroupLayer, pack
 from totempole.groups.events import BecameSafe, GroupEvent, GroupMessages
+from totempole.groups.over_ring import over_ring
 from totempole.jitter import jitter
 from totempole.sim.host import Host
 from totempole.sim.world import World

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from totempole.effects import Effect, Transmit
-from totempole.groups import GroupConfig, GroupLayer, over_ring
+from totempole.groups import GroupConfig, GroupLayer
+from totempole.groups.over_ring import over_ring
 from totempole.jitter import jitter
 from totempole.runtime.recording import TYPED
 from totempole.srp import Endpoint, RingConfig

@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 from recordings import header_of, life, write
 from totempole.effects import CancelTimer, Channel, Deliver, Effect, SetTimer, Transmit
 from totempole.errors import ConfigurationError, TraceError
-from totempole.groups import GroupLayer, over_ring
+from totempole.groups import GroupLayer
+from totempole.groups.over_ring import over_ring
 from totempole.jitter import jitter
 from totempole.runtime import recording
 from totempole.runtime.recording import (

@@ -17,7 +17,6 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from totempole.client.frames import FRAME_BYTES_MAX, Limits, cut
 from totempole.daemon.account import Account
 from totempole.daemon.config import ClientsConfig
 from totempole.daemon.connection import Connection, Phase
@@ -32,6 +31,8 @@ from totempole.daemon.tls import TlsFront
 from totempole.daemon.turns import Turns
 from totempole.effects import Taken, ToProcesses
 from totempole.groups import GroupConfig
+from totempole.session import FRAME_BYTES_MAX, Limits
+from totempole.session.codec import cut
 from totempole.types import ProcessId, ProcessorId
 
 HOUSEKEEPING_US = 250_000

@@ -50,9 +50,10 @@ from totempole.errors import (
     StorageError,
     TotemError,
 )
-from totempole.groups import Batch, Outbox, over_ring
+from totempole.groups import Batch, Outbox
 from totempole.groups.body import is_grouped
 from totempole.groups.events import GroupMessages
+from totempole.groups.over_ring import over_ring
 from totempole.identity import LEAP_MAX, PROBATION_US, Answer, Identity
 from totempole.jitter import jitter
 from totempole.runtime import hints

@@ -15,7 +15,8 @@ from typing import Any
 
 from totempole.effects import Deliver, Effect, InstallConfiguration
 from totempole.errors import ConfigurationError
-from totempole.groups import GroupLayer, over_ring
+from totempole.groups import GroupLayer
+from totempole.groups.over_ring import over_ring
 from totempole.jitter import jitter
 from totempole.runtime.recording import (
     KeyIds,
