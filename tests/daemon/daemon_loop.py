@@ -15,7 +15,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from totempole.daemon import ClientsConfig, ClientService
+from totempole.daemon.config import ClientsConfig
+from totempole.daemon.service import ClientService
 from totempole.effects import CancelTimer, Persist, SetTimer, Taken, ToProcesses, Transmit
 from totempole.groups import Batch, GroupConfig, GroupLayer, pack
 from totempole.groups.events import GroupMessages, GroupView

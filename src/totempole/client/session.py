@@ -23,10 +23,10 @@ import logging
 import os
 import socket
 import ssl
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from totempole.client.endpoint import Attempts, Endpoint, Link, Reconnect, Tls, endpoint_of, reconnect_of
 from totempole.client.events import Event, Item, Stream
@@ -54,6 +54,8 @@ from totempole.client.sending import (
 from totempole.errors import SessionError
 from totempole.groups.events import StateAsked
 from totempole.types import Payload, ProcessId, Service
+
+T = TypeVar("T")
 
 ANSWER_S_MAX = 10.0
 """How long a daemon may take to answer a greeting or a farewell."""
@@ -85,6 +87,15 @@ def connect(
         reconnect=reconnect_of(reconnect),
         state_bytes_max=state_bytes_max,
     )
+
+
+def run(main: Coroutine[Any, Any, T]) -> T:
+    """`asyncio.run`, on uvloop where that is installed."""
+    factory: Callable[[], asyncio.AbstractEventLoop] | None = None
+    with suppress(ImportError):
+        from uvloop import new_event_loop as factory
+    with asyncio.Runner(loop_factory=factory) as runner:
+        return runner.run(main)
 
 
 class Session:

@@ -24,7 +24,7 @@ from dataclasses import replace
 from random import randrange
 from typing import Any
 
-from totempole.daemon import ClientService
+from totempole.daemon.service import ClientService
 from totempole.effects import (
     CancelTimer,
     Deliver,
@@ -60,11 +60,12 @@ from totempole.runtime import hints
 from totempole.runtime.addresses import AddressBook, Resolver
 from totempole.runtime.application import Application
 from totempole.runtime.config import NodeConfig
+from totempole.runtime.hints import NO_ADDRESS
 from totempole.runtime.logs import event
 from totempole.runtime.meters import Meters
 from totempole.runtime.reading import coalesced
 from totempole.runtime.record import NodeRecord
-from totempole.runtime.sockets import NO_ADDRESS, Address, Read, Sockets
+from totempole.runtime.sockets import Address, Read, Sockets
 from totempole.runtime.storage import Storage, StorageWriter
 from totempole.srp import Endpoint
 from totempole.srp.config import RingConfig

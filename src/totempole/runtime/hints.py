@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from totempole.effects import FormerLife
-from totempole.runtime.sockets import NO_ADDRESS
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from totempole.effects import FormerLife
+
+NO_ADDRESS = "no address"
+"""Counts with what the kernel refuses, though it was not asked: nobody knows where the processor is."""
 
 _OTHER_VERSION = "a node of another version of the protocol is there"
 _DROPPED = {
