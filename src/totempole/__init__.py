@@ -18,19 +18,18 @@ if TYPE_CHECKING:
     from totempole.client import blocking
     from totempole.client.endpoint import Reconnect, Tls
     from totempole.client.events import Gap, Messages, Reconnected, Safe, State, View
-    from totempole.client.group import Group
-    from totempole.client.session import Session, connect
+    from totempole.client.session import Group, Session, connect, run
     from totempole.errors import TotemError
     from totempole.runtime.config import NetworkConfig, NodeConfig, SecurityConfig
     from totempole.runtime.node import Node
     from totempole.runtime.ring_events import RingMessages, RingView
-    from totempole.runtime.ring_node import RingNode, run
+    from totempole.runtime.ring_node import RingNode
 
 AGREED, SAFE = Service.AGREED, Service.SAFE
 
 _PLACES = {
     "Gap": "totempole.client.events",
-    "Group": "totempole.client.group",
+    "Group": "totempole.client.session",
     "Messages": "totempole.client.events",
     "NetworkConfig": "totempole.runtime.config",
     "Node": "totempole.runtime.node",
@@ -48,7 +47,7 @@ _PLACES = {
     "TotemError": "totempole.errors",
     "View": "totempole.client.events",
     "connect": "totempole.client.session",
-    "run": "totempole.runtime.ring_node",
+    "run": "totempole.client.session",
 }
 
 __all__ = [

@@ -1,7 +1,8 @@
 """What a setting is: its meaning, what it may be, and how it is written in a TOML file.
 
-A settings class is a frozen dataclass whose fields carry a `Kind`. `RingConfig` knows nothing of files: its
-fields, which carry only a meaning and a range, get their kind from their default.
+A settings class is a frozen dataclass whose fields carry a `Kind` (`setting`). The protocols' settings know
+nothing of files: their fields carry only a meaning and a range (`whole_number`), and get their kind from
+their default.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import difflib
 import json
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import Field, dataclass, fields
+from dataclasses import Field, dataclass, field, fields
 from enum import Enum
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -99,6 +100,12 @@ MAYBE_PATH = Kind(
 def setting(kind: Kind, meaning: str, example: Any = None) -> dict[str, Any]:
     """A field's metadata. `example` stands in the printed file for what must be given."""
     return {"kind": kind, "meaning": meaning, "example": example}
+
+
+def whole_number(default: int, meaning: str, least: int = 1, most: int = UNLIMITED) -> int:
+    """A field: a whole number with its default, its meaning, and the least and greatest value it may have."""
+    value: int = field(default=default, metadata={"meaning": meaning, "least": least, "most": most})
+    return value
 
 
 def section(meaning: str) -> dict[str, Any]:

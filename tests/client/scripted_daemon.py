@@ -6,11 +6,11 @@ import socket
 from collections.abc import Sequence
 from typing import Any
 
-from totempole.client.frames import (
+from totempole.groups import pack
+from totempole.groups.events import BecameSafe, GroupMessages, GroupView, StateAsked, StateBegins, StateChunk
+from totempole.session import (
     CLIENT_KINDS,
-    Assembly,
     Done,
-    FrameReader,
     Hello,
     Join,
     Kind,
@@ -21,11 +21,8 @@ from totempole.client.frames import (
     Send,
     Welcome,
     cost_of,
-    cut,
-    decode,
 )
-from totempole.groups import pack
-from totempole.groups.events import BecameSafe, GroupMessages, GroupView, StateAsked, StateBegins, StateChunk
+from totempole.session.codec import Assembly, FrameReader, cut, decode
 from totempole.types import ConfigurationKind, OrderKey, Place, ProcessId, RingId, Service
 
 ME = ProcessId(1, 1, 7)

@@ -22,7 +22,7 @@ from totempole.client.endpoint import (
     endpoint_of,
     reconnect_of,
 )
-from totempole.client.giving import captured, pieces, pieces_async
+from totempole.client.sending import captured, pieces, pieces_async
 from totempole.errors import SessionError
 
 

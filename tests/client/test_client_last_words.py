@@ -7,9 +7,10 @@ import socket
 
 import pytest
 
-from totempole.client.frames import Refused, encode
 from totempole.client.session import Session
 from totempole.errors import SessionError
+from totempole.session import Refused
+from totempole.session.codec import encode
 
 
 def test_why_it_was_turned_away_before_it_said_a_word() -> None:

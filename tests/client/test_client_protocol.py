@@ -11,7 +11,12 @@ from hypothesis import strategies as st
 from scripted_daemon import CREDIT, LIMITS, ME, OTHER, THIRD, Hearing, asked, encoded, messages, view, welcome
 
 from totempole.client.events import Reconnected
-from totempole.client.frames import (
+from totempole.client.protocol import Answer, Joining, Phase, Protocol, policy_of
+from totempole.client.sending import Target
+from totempole.errors import SessionError
+from totempole.groups import Batch
+from totempole.groups.events import StateAsked
+from totempole.session import (
     AskGroups,
     Bye,
     Credit,
@@ -26,13 +31,8 @@ from totempole.client.frames import (
     Policy,
     Refused,
     Send,
-    encode,
 )
-from totempole.client.protocol import Answer, Joining, Phase, Protocol, policy_of
-from totempole.client.sending import Target
-from totempole.errors import SessionError
-from totempole.groups import Batch
-from totempole.groups.events import StateAsked
+from totempole.session.codec import encode
 from totempole.types import ProcessId, Service
 
 G = Target(("g",), Service.AGREED, False)

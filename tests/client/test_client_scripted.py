@@ -17,7 +17,10 @@ from scripted_daemon import CREDIT, ME, OTHER, ScriptedDaemon, asked, messages, 
 from totempole.client import blocking, session
 from totempole.client.endpoint import Reconnect
 from totempole.client.events import Messages, Reconnected, View
-from totempole.client.frames import (
+from totempole.client.session import Session, connect
+from totempole.errors import SessionError
+from totempole.groups import Batch
+from totempole.session import (
     FOR_GOOD,
     Bye,
     Credit,
@@ -31,9 +34,6 @@ from totempole.client.frames import (
     State,
     cost_of,
 )
-from totempole.client.session import Session, connect
-from totempole.errors import SessionError
-from totempole.groups import Batch
 
 LIMIT_S = 60.0
 QUICK = Reconnect(first_s=0.01, most_s=0.02, give_up_s=LIMIT_S)

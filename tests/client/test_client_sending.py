@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripted_daemon import CREDIT, LIMITS, ME, Hearing, place
 
-from totempole.client.frames import State, cost_of
 from totempole.client.sending import Run, Sending, Target, target_of
 from totempole.errors import SessionError
 from totempole.groups import Batch
+from totempole.session import State, cost_of
 from totempole.types import Service
 
 G = Target(("g",), Service.AGREED, False)

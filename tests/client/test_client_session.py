@@ -14,8 +14,7 @@ from daemon_loop import daemon
 
 from totempole.client.endpoint import Reconnect
 from totempole.client.events import Event, Gap, Messages, Reconnected, Safe, State, View
-from totempole.client.group import Group
-from totempole.client.session import Session, connect
+from totempole.client.session import Group, Session, connect
 from totempole.errors import SessionError
 from totempole.groups import GroupConfig
 from totempole.types import Service

@@ -21,13 +21,12 @@ from scripted_daemon import (
     welcome,
 )
 
-from totempole.client.events import Gap, Messages, Reconnected, Safe, State, View
-from totempole.client.frames import Done, Policy
-from totempole.client.frames import Gap as GapFrame
+from totempole.client.events import Gap, Messages, Reconnected, Safe, State, Stream, View
 from totempole.client.protocol import Joining, Protocol
-from totempole.client.streams import Stream
 from totempole.errors import SessionError
 from totempole.groups.events import StateAsked
+from totempole.session import Done, Policy
+from totempole.session import Gap as GapFrame
 
 
 def joined(*groups: str, state_bytes_max: int = 10**6, provider: Any = None) -> Protocol:

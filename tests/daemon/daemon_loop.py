@@ -15,29 +15,28 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from totempole.client.frames import (
+from totempole.core import effects
+from totempole.core.effects import CancelTimer, SetTimer, Tell, Write
+from totempole.core.inputs import Arrived, Expired, Input, Start, Written
+from totempole.daemon.config import ClientsConfig
+from totempole.daemon.service import ClientService
+from totempole.groups import Batch, GroupConfig, GroupLayer, pack
+from totempole.groups.events import GroupMessages, GroupView, Taken, ToProcesses
+from totempole.session import (
     DAEMON_KINDS,
     HEAD,
     LARGE_BYTES_MAX,
     Credit,
     Done,
     Frame,
-    FrameReader,
     Hello,
     Join,
     Policy,
     Send,
     Welcome,
     cost_of,
-    decode,
-    encode,
 )
-from totempole.core import effects
-from totempole.core.effects import CancelTimer, SetTimer, Tell, Write
-from totempole.core.inputs import Arrived, Expired, Input, Start, Written
-from totempole.daemon import ClientsConfig, ClientService
-from totempole.groups import Batch, GroupConfig, GroupLayer, pack
-from totempole.groups.events import GroupMessages, GroupView, Taken, ToProcesses
+from totempole.session.codec import FrameReader, decode, encode
 from totempole.stack import StackSpec, build
 from totempole.types import Payload, Service
 

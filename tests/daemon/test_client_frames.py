@@ -11,7 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from totempole.client.frames import (
+from totempole.errors import CodecError
+from totempole.groups import pack
+from totempole.groups.events import BecameSafe, GroupMessages, GroupView, StateAsked, StateBegins, StateChunk
+from totempole.session import (
     CLIENT_KINDS,
     DAEMON_KINDS,
     FRAME_BYTES_MAX,
@@ -21,7 +24,6 @@ from totempole.client.frames import (
     Credit,
     Done,
     Ended,
-    FrameReader,
     Gap,
     GroupTable,
     Hello,
@@ -36,13 +38,8 @@ from totempole.client.frames import (
     Send,
     State,
     Welcome,
-    cut,
-    decode,
-    encode,
 )
-from totempole.errors import CodecError
-from totempole.groups import pack
-from totempole.groups.events import BecameSafe, GroupMessages, GroupView, StateAsked, StateBegins, StateChunk
+from totempole.session.codec import FrameReader, cut, decode, encode
 from totempole.types import ConfigurationKind, OrderKey, Place, ProcessId, RingId, Service
 
 PLACE = Place(OrderKey(RingId(8, 1), 70, RingId(9, 2)), 3)

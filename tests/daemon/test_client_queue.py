@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from totempole.client.frames import HEAD, Done, Gap, Policy, cut, decode
 from totempole.daemon.queue import FRAME_OVERHEAD, GATHERED_MAX, ClientQueue, Memory, Outgoing
 from totempole.groups.events import BecameSafe, GroupEvent, GroupMessages, GroupView
+from totempole.session import HEAD, Done, Gap, Policy
+from totempole.session.codec import cut, decode
 from totempole.types import ConfigurationKind, OrderKey, Place, ProcessId, RingId, Service
 
 PLACE = Place(OrderKey(RingId(8, 1), 70, RingId(0, 0)), 0)

@@ -16,7 +16,6 @@ from daemon_loop import Remembering
 from hypothesis import given
 from hypothesis import strategies as st
 
-from totempole.client.frames import SEND_OVERHEAD
 from totempole.daemon.account import Account, send_weight
 from totempole.daemon.config import MIB, ClientsConfig, parse_address
 from totempole.daemon.credentials import allowed_uids, peer_of, uid_of
@@ -27,6 +26,7 @@ from totempole.daemon.pool import LargePool
 from totempole.daemon.turns import ROUND_US, Turns
 from totempole.errors import ConfigurationError, NetworkError
 from totempole.groups import GroupConfig
+from totempole.session import SEND_OVERHEAD
 
 # Settings
 

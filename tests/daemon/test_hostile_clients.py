@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 from daemon_loop import LIMIT_S, Daemon, daemon
 
-from totempole.client.frames import (
+from totempole.groups import GroupConfig, pack
+from totempole.session import (
     FOR_GOOD,
     HEAD,
     AskGroups,
@@ -29,9 +30,8 @@ from totempole.client.frames import (
     Policy,
     Refused,
     Send,
-    encode,
 )
-from totempole.groups import GroupConfig, pack
+from totempole.session.codec import encode
 
 MIB = 1024 * 1024
 SETTINGS: dict[str, Any] = {

@@ -14,7 +14,19 @@ from pathlib import Path
 import pytest
 from daemon_loop import Program, daemon
 
-from totempole.client.frames import (
+from totempole.daemon.identity import EMBEDDED
+from totempole.daemon.service import PROMPT_MAX
+from totempole.groups import Batch, GroupConfig, pack
+from totempole.groups.events import (
+    BecameSafe,
+    GroupMessages,
+    GroupView,
+    StateAsked,
+    StateBegins,
+    StateChunk,
+    ToProcesses,
+)
+from totempole.session import (
     FOR_GOOD,
     AskGroups,
     Bye,
@@ -32,21 +44,8 @@ from totempole.client.frames import (
     Send,
     State,
     cost_of,
-    cut,
-    encode,
 )
-from totempole.daemon.identity import EMBEDDED
-from totempole.daemon.service import PROMPT_MAX
-from totempole.groups import Batch, GroupConfig, pack
-from totempole.groups.events import (
-    BecameSafe,
-    GroupMessages,
-    GroupView,
-    StateAsked,
-    StateBegins,
-    StateChunk,
-    ToProcesses,
-)
+from totempole.session.codec import cut, encode
 from totempole.types import ConfigurationKind, ProcessId, Service
 
 MIB = 1024 * 1024

@@ -14,11 +14,11 @@ import pytest
 from daemon_loop import LIMIT_S, Daemon, Program, daemon
 
 from certificates import Authority
-from totempole.client.frames import Ended, Refused
 from totempole.daemon import tls
 from totempole.daemon.config import ClientsConfig
 from totempole.daemon.tls import TlsFront, certificate_name, server_context
 from totempole.errors import ConfigurationError, NetworkError
+from totempole.session import Ended, Refused
 
 
 @contextmanager

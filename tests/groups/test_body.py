@@ -13,7 +13,6 @@ from strategies import processors, rings, rings_or_none, u32, u64
 from totempole.errors import CodecError
 from totempole.groups.body import (
     HEAD_BYTES,
-    NAME_BYTES_MOST,
     PROCESS_NUMBER_MAX,
     RUN_BYTES,
     Entry,
@@ -23,15 +22,14 @@ from totempole.groups.body import (
     epoch_of,
     head,
     is_grouped,
-    pack_names,
     pack_part,
     pack_transfer,
     run_head,
     runs_of,
-    unpack_names,
     unpack_part,
     unpack_transfer,
 )
+from totempole.groups.packing import NAME_BYTES_MOST, pack_names, unpack_names
 from totempole.types import OrderKey, Place, ProcessId, RingId
 
 names = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=60).filter(

@@ -10,9 +10,10 @@ from layers_by_hand import Cluster
 from totempole.core.order import Leave, Submit
 from totempole.errors import SessionError
 from totempole.groups import GroupConfig, pack
-from totempole.groups.body import RUN_BYTES, Entry, Part, RunKind, head, pack_names, pack_part, run_head
+from totempole.groups.body import RUN_BYTES, Entry, Part, RunKind, head, pack_part, run_head
 from totempole.groups.commands import Disconnect, GiveState, JoinGroup, LeaveGroup, Multicast
 from totempole.groups.events import BecameSafe, GroupMessages, GroupView, Taken
+from totempole.groups.packing import pack_names
 from totempole.types import ConfigurationKind, ProcessId, RingId, Service
 
 REGULAR, TRANSITIONAL = ConfigurationKind.REGULAR, ConfigurationKind.TRANSITIONAL

@@ -20,21 +20,10 @@ from group_stage import STEADY, GroupStage, GroupStageMaker
 from netns_stage import WAIT_S
 
 from certificates import Authority
-from totempole.client.frames import (
-    HEAD,
-    AskGroups,
-    Hello,
-    Join,
-    Kind,
-    Large,
-    Leave,
-    Part,
-    Policy,
-    Send,
-    encode,
-)
 from totempole.groups import pack
 from totempole.lab.cluster import Setup
+from totempole.session import HEAD, AskGroups, Hello, Join, Kind, Large, Leave, Part, Policy, Send
+from totempole.session.codec import encode
 
 MIB = 1024 * 1024
 CLIENTS_MAX = 300

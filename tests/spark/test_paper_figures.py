@@ -78,9 +78,9 @@ def test_densities(spark: SparkSession) -> None:
 
 
 def parsed(*words: str) -> argparse.Namespace:
-    parser = options.Parser(prog="totem")
-    figures.add(parser.add_subparsers())
-    return parser.parse_args(["figures", *words])
+    parser = options.Parser(prog="totem figures")
+    figures.add(parser)
+    return parser.parse_args([*words])
 
 
 def test_figures_from_end_to_end(

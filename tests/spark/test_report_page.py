@@ -60,9 +60,9 @@ def report(spark: SparkSession, rows: list[Row], tmp_path_factory: pytest.TempPa
 
 
 def command(*arguments: str | Path) -> int:
-    parser = options.Parser(prog="totem")
-    verb.add(parser.add_subparsers())
-    parsed = parser.parse_args(["report", *map(str, arguments)])
+    parser = options.Parser(prog="totem report")
+    verb.add(parser)
+    parsed = parser.parse_args([*map(str, arguments)])
     code: int = parsed.run(parsed)
     return code
 

@@ -31,8 +31,7 @@ from struct import Struct
 from typing import Any
 
 from totempole.client.events import Messages, View
-from totempole.client.group import Group
-from totempole.client.session import Session, connect
+from totempole.client.session import Group, Session, connect
 from totempole.errors import TotemError
 from totempole.types import Service
 

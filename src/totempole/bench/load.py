@@ -20,9 +20,8 @@ from zlib import crc32
 
 from totempole.bench.load_check import STAMP_BYTES, Latencies, Received, judge, read_stamp, stamped
 from totempole.client.events import Gap, Messages, Reconnected, View
-from totempole.client.group import Group
 from totempole.client.protocol import PolicyName
-from totempole.client.session import Session, connect
+from totempole.client.session import Group, Session, connect
 from totempole.errors import TotemError
 from totempole.types import ProcessId, Service
 

@@ -26,8 +26,8 @@ examples:
 """
 
 
-def add(verbs: options.Verbs) -> None:
-    parser = options.verb(verbs, "bench", "measure speed", EXAMPLES)
+def add(parser: options.Parser) -> None:
+    parser.epilog = EXAMPLES
     benches = parser.add_subparsers(title="benchmarks", metavar="BENCHMARK", required=True)
     sim = options.verb(
         benches, "sim", "measure the simulator: packet events and fuzz runs per second, one core"

@@ -45,10 +45,9 @@ something that the search is to reach was never reached.
 """
 
 
-def add(verbs: options.Verbs) -> None:
+def add(parser: options.Parser) -> None:
     told = "\n".join(f"  {profile.name:<12}{profile.summary}" for profile in PROFILES.values())
-    summary = "search random runs for violated properties, on Spark"
-    parser = options.verb(verbs, "campaign", summary, EXAMPLES.format(profiles=told))
+    parser.epilog = EXAMPLES.format(profiles=told)
     which = parser.add_argument_group("which runs")
     which.add_argument(
         "--seeds",

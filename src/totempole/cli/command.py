@@ -1,32 +1,19 @@
-"""The command `totem`: finds the verb, runs it, and turns what goes wrong into a line and an exit code."""
+"""The command `totem`: finds the verb, runs it, and turns what goes wrong into a line and an exit code.
+
+`VERBS` has them all. A verb's module is loaded when the verb is used, so that `totem send` does not wait for
+the simulator, the benchmarks and Spark.
+"""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
+from typing import NamedTuple
 
-from totempole.cli import (
-    bench,
-    campaign,
-    demo,
-    figures,
-    fuzz,
-    groups,
-    keygen,
-    listen,
-    load,
-    node,
-    options,
-    replay_inputs,
-    report,
-    send,
-    sim,
-    status,
-    topology,
-    verify,
-)
+from totempole.cli import options
 from totempole.errors import TotemError
 
 EXIT_TROUBLE = 2
@@ -35,6 +22,37 @@ EXIT_INTERRUPTED = 130
 
 SPARK_MODULES = ("matplotlib", "pyarrow", "pyspark")
 """What is not installed with the rest: most users of a ring never need it."""
+
+
+class Verb(NamedTuple):
+    name: str
+    summary: str
+    module: str
+    """In this package. Its `add` gives the verb's parser its arguments, and `run`."""
+
+    def fill(self, parser: options.Parser) -> None:
+        import_module(f"totempole.cli.{self.module}").add(parser)
+
+
+VERBS = (
+    Verb("demo", "tell the whole story in the terminal, in a minute or two", "demo"),
+    Verb("node", "run a node of a ring", "node"),
+    Verb("status", "ask a running node how it is", "status"),
+    Verb("send", "send messages to groups", "send"),
+    Verb("listen", "join groups and print what is delivered", "listen"),
+    Verb("groups", "show the groups and their members", "groups"),
+    Verb("load", "send messages to real nodes and measure them", "load"),
+    Verb("sim", "play a scenario file in the simulator and judge it", "sim"),
+    Verb("fuzz", "search random runs for violated properties", "fuzz"),
+    Verb("verify", "judge recorded traces by every property", "verify"),
+    Verb("report", "draw latency, throughput and configurations of traces", "report"),
+    Verb("campaign", "search random runs for violated properties, on Spark", "campaign"),
+    Verb("figures", "rerun the papers' experiments and draw their figures", "figures"),
+    Verb("topology", "study how many gateways a network can lose, on Spark", "topology"),
+    Verb("bench", "measure speed", "bench"),
+    Verb("keygen", "make the key file of a cluster, or rotate its key", "keygen"),
+    Verb("replay", "replay the recorded inputs of a node and compare", "replay_inputs"),
+)
 
 DESCRIPTION = """\
 Totally ordered, fault-tolerant multicast: the Totem protocols, proven in simulation.
@@ -76,26 +94,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"totem {_version()}")
     verbs = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for module in (
-        demo,
-        node,
-        status,
-        send,
-        listen,
-        groups,
-        load,
-        sim,
-        fuzz,
-        verify,
-        report,
-        campaign,
-        figures,
-        topology,
-        bench,
-        keygen,
-        replay_inputs,
-    ):
-        module.add(verbs)
+    for verb in VERBS:
+        options.verb(verbs, verb.name, verb.summary).fill = verb.fill
     return parser
 
 

@@ -62,8 +62,7 @@ HUNTED_MUTANT = "safe delivered as agreed"
 MARKS = {Holds.HOLDS: "✓", Holds.VIOLATED: "✗", Holds.UNDECIDED: "?"}
 
 
-def add(verbs: options.Verbs) -> None:
-    parser = options.verb(verbs, "demo", "tell the whole story in the terminal, in a minute or two")
+def add(parser: options.Parser) -> None:
     parser.add_argument(
         "--out", type=Path, default=OUT, metavar="DIR", help=f"the traces and Spark's report ({OUT})"
     )

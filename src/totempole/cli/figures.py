@@ -35,8 +35,8 @@ differs from a paper otherwise, the table says so.
 """
 
 
-def add(verbs: options.Verbs) -> None:
-    parser = options.verb(verbs, "figures", "rerun the papers' experiments and draw their figures", EXAMPLES)
+def add(parser: options.Parser) -> None:
+    parser.epilog = EXAMPLES
     parser.add_argument("--only", type=_names, metavar="A,B", help="these figures (default: all)")
     parser.add_argument("--out", default=OUT, metavar="DIR", help=f"where everything goes (default: {OUT})")
     parser.add_argument(

@@ -45,8 +45,8 @@ reached (unless a profile leaves things out); with --mutants, when one survived.
 """
 
 
-def add(verbs: options.Verbs) -> None:
-    parser = options.verb(verbs, "fuzz", "search random runs for violated properties", EXAMPLES)
+def add(parser: options.Parser) -> None:
+    parser.epilog = EXAMPLES
     which = parser.add_argument_group("which runs")
     which.add_argument(
         "--seeds", type=options.seed_range, metavar="A:B", help="from A up to B (default 0:1000)"

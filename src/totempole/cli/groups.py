@@ -37,8 +37,8 @@ A member is a program, shown as its host's processor, that one's life, and a num
 Groups = Mapping[str, tuple[ProcessId, ...]]
 
 
-def add(verbs: options.Verbs) -> None:
-    parser = options.verb(verbs, "groups", "show the groups and their members", EXAMPLES)
+def add(parser: options.Parser) -> None:
+    parser.epilog = EXAMPLES
     parser.add_argument("--watch", action="store_true", help="ask again every second, until interrupted")
     parser.add_argument("--json", metavar="FILE", help="the same as data; - is standard output")
     add_daemon(parser)

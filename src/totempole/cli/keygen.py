@@ -33,8 +33,8 @@ Step = Callable[[Path], Keyring]
 Tell = Callable[[Path, Keyring], list[str]]
 
 
-def add(verbs: options.Verbs) -> None:
-    parser = options.verb(verbs, "keygen", "make the key file of a cluster, or rotate its key", EXAMPLES)
+def add(parser: options.Parser) -> None:
+    parser.epilog = EXAMPLES
     parser.add_argument("file", type=Path, metavar="FILE", help="the key file")
     steps = parser.add_mutually_exclusive_group()
     steps.add_argument("--rotate", action="store_true", help="show how far a rotation is; changes nothing")

@@ -40,8 +40,8 @@ the end of whoever reads its output. Exits 0 then.
 """
 
 
-def add(verbs: options.Verbs) -> None:
-    parser = options.verb(verbs, "listen", "join groups and print what is delivered", EXAMPLES)
+def add(parser: options.Parser) -> None:
+    parser.epilog = EXAMPLES
     parser.mixed = True
     parser.add_argument("groups", nargs="+", metavar="GROUP", help="what to listen to")
     parser.add_argument("--count", type=options.at_least_one, metavar="N", help="stop after N messages")

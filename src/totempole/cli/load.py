@@ -61,8 +61,8 @@ Exits 0 when everything that was accepted was delivered to all clients exactly o
 """
 
 
-def add(verbs: options.Verbs) -> None:
-    parser = options.verb(verbs, "load", "send messages to real nodes and measure them", EXAMPLES)
+def add(parser: options.Parser) -> None:
+    parser.epilog = EXAMPLES
     add = parser.add_argument
     add("group", nargs="?", default="load", metavar="GROUP", help="where to (default: load)")
     pace = parser.add_mutually_exclusive_group()

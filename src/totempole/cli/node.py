@@ -35,20 +35,13 @@ docs/node.md says when.
 """
 
 
-def add(verbs: options.Verbs) -> None:
-    parser = options.verb(verbs, "node", "run a node of a ring", EXAMPLES)
-    add_config(parser)
+def add(parser: options.Parser) -> None:
+    parser.epilog = EXAMPLES
+    options.add_config(parser)
     parser.add_argument("--check", action="store_true", help="open everything, say what, and close it again")
     parser.add_argument("--print-config", action="store_true", help="print every setting as a TOML file")
     parser.add_argument("--json", metavar="FILE", help="what --check found, as data; - is standard output")
     parser.set_defaults(run=run_node)
-
-
-def add_config(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--config", metavar="FILE", help="the node's settings")
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="SECTION.NAME=VALUE", help="go before what FILE says"
-    )
 
 
 def run_node(arguments: argparse.Namespace) -> int:

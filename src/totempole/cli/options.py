@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
@@ -17,8 +18,13 @@ class Parser(argparse.ArgumentParser):
     mixed = False
     """Whether options may stand among arguments of which there may be several: `totem send G --safe TEXT`."""
     _mixing = False
+    fill: Callable[[Parser], None] | None = None
+    """Adds what the parser takes, once it is used: only then is the verb's module loaded."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        if self.fill is not None:
+            fill, self.fill = self.fill, None
+            fill(self)
         if not self.mixed or self._mixing:
             return super().parse_known_args(args, namespace)
         self._mixing = True
@@ -45,6 +51,14 @@ def add_judging(parser: argparse.ArgumentParser, quick: str) -> None:
     """The two options of every command that measures or judges."""
     parser.add_argument("--quick", action="store_true", help=quick)
     parser.add_argument("--json", metavar="FILE", help="the same as data; - is standard output")
+
+
+def add_config(parser: argparse.ArgumentParser) -> None:
+    """A node's settings."""
+    parser.add_argument("--config", metavar="FILE", help="the node's settings")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="SECTION.NAME=VALUE", help="go before what FILE says"
+    )
 
 
 def add_master(parser: argparse._ActionsContainer) -> None:

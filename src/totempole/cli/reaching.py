@@ -11,7 +11,6 @@ from typing import Any
 
 from totempole.client.endpoint import SOCKET_DEFAULT, SOCKET_VARIABLE, Tls
 from totempole.errors import TotemError
-from totempole.runtime.config import NodeConfig
 
 TLS_FILES = ("certificate", "key", "authorities")
 
@@ -73,6 +72,8 @@ def daemons_of(arguments: argparse.Namespace) -> list[dict[str, Any]]:
 
 def _path(arguments: argparse.Namespace) -> str | None:
     if arguments.config:
+        from totempole.runtime.config import NodeConfig  # and with it the whole node
+
         return str(NodeConfig.load(arguments.config, places=False).clients_socket)
     path: str | None = arguments.socket
     return path

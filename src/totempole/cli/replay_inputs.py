@@ -28,8 +28,8 @@ Exits 0 when every input has the effects that were recorded, else 1.
 """
 
 
-def add(verbs: options.Verbs) -> None:
-    parser = options.verb(verbs, "replay", "replay the recorded inputs of a node and compare", EXAMPLES)
+def add(parser: options.Parser) -> None:
+    parser.epilog = EXAMPLES
     parser.add_argument("file", type=Path, metavar="FILE", help="a recording")
     parser.add_argument(
         "--key-file",

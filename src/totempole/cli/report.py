@@ -36,8 +36,8 @@ Token rotation, retransmissions and drops are in traces of the level protocol on
 """
 
 
-def add(verbs: options.Verbs) -> None:
-    parser = options.verb(verbs, "report", "draw latency, throughput and configurations of traces", EXAMPLES)
+def add(parser: options.Parser) -> None:
+    parser.epilog = EXAMPLES
     parser.add_argument("traces", nargs="+", type=Path, metavar="TRACES", help="directories or files")
     parser.add_argument(
         "--out", type=Path, required=True, metavar="DIR", help="where the page and its tables go"

@@ -40,8 +40,8 @@ restart: a remark says how many messages may have been lost, and the exit code i
 """
 
 
-def add(verbs: options.Verbs) -> None:
-    parser = options.verb(verbs, "send", "send messages to groups", EXAMPLES)
+def add(parser: options.Parser) -> None:
+    parser.epilog = EXAMPLES
     parser.mixed = True
     parser.add_argument("groups", metavar="GROUP[,GROUP…]", help="to whom: one or several groups")
     parser.add_argument(

@@ -49,8 +49,8 @@ Exits 0 when every expectation is met and no property is violated, else 1.
 """
 
 
-def add(verbs: options.Verbs) -> None:
-    parser = options.verb(verbs, "sim", "play a scenario file in the simulator and judge it", EXAMPLES)
+def add(parser: options.Parser) -> None:
+    parser.epilog = EXAMPLES
     parser.add_argument("file", nargs="?", metavar="FILE", help="a scenario, or an events file of appendix A")
     parser.add_argument("--list", action="store_true", help="list the scenarios that come with totempole")
     parser.add_argument("--story", action="store_true", help="tell the run event by event")

@@ -15,11 +15,9 @@ from rich.live import Live
 from rich.text import Text
 
 from totempole.cli import options
-from totempole.cli.node import add_config
 from totempole.cli.output import Screen, table
 from totempole.errors import TotemError
 from totempole.runtime import hints
-from totempole.runtime.config import NodeConfig
 from totempole.runtime.status import Document, is_operational, read_status
 
 DIRECTORY = Path("/var/lib/totempole")
@@ -40,9 +38,9 @@ Exits 0 when the node is operational in a ring, 1 when it is forming one, 2 when
 Row = tuple[str, str]
 
 
-def add(verbs: options.Verbs) -> None:
-    parser = options.verb(verbs, "status", "ask a running node how it is", EXAMPLES)
-    add_config(parser)
+def add(parser: options.Parser) -> None:
+    parser.epilog = EXAMPLES
+    options.add_config(parser)
     parser.add_argument("--directory", metavar="DIR", help=f"the node's directory (default {DIRECTORY})")
     parser.add_argument(
         "--watch",
@@ -71,6 +69,8 @@ def _directory(arguments: argparse.Namespace) -> Path:
     if arguments.config and arguments.directory:
         raise TotemError("status: give --config or --directory, not both")
     if arguments.config:
+        from totempole.runtime.config import NodeConfig  # and with it the whole node
+
         return NodeConfig.load(arguments.config, arguments.set, places=False).directory
     return Path(arguments.directory) if arguments.directory else DIRECTORY
 

@@ -38,8 +38,8 @@ for other sizes.
 """
 
 
-def add(verbs: options.Verbs) -> None:
-    parser = options.verb(verbs, "topology", "study how many gateways a network can lose, on Spark", EXAMPLES)
+def add(parser: options.Parser) -> None:
+    parser.epilog = EXAMPLES
     number = options.at_least_one
     which = parser.add_argument_group("which networks")
     which.add_argument(

@@ -34,8 +34,8 @@ left, and *.ndjson. Exits 1 when a property is violated, or when a member of a c
 """
 
 
-def add(verbs: options.Verbs) -> None:
-    parser = options.verb(verbs, "verify", "judge recorded traces by every property", EXAMPLES)
+def add(parser: options.Parser) -> None:
+    parser.epilog = EXAMPLES
     parser.add_argument("traces", nargs="+", type=Path, metavar="TRACES", help="directories or files")
     parser.add_argument(
         "--run", dest="runs", action="append", metavar="NAME", help="only this run (repeatable)"

@@ -1,6 +1,6 @@
 """A program's side of its daemon.
 
-`events` are what a program receives. `session` and `group` are for asyncio, `blocking` for programs without
-it; both are bridges over `protocol`, which does no I/O: `streams` holds what the program has not taken yet,
-`sending` what it multicasts, `frames` is the language between program and daemon.
+`session` is for asyncio, `blocking` for programs without it. Both are bridges over `protocol`, which does no
+I/O: `events` are what a program receives and the streams that hold it until the program takes it, `sending`
+is what it sends. Program and daemon talk in the frames of `totempole.session`.
 """

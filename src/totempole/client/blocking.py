@@ -29,8 +29,7 @@ from typing import Any, Self
 
 from totempole.client.blocking_group import Group, SessionEvents
 from totempole.client.endpoint import Attempts, Endpoint, Reconnect, Tls, endpoint_of, reconnect_of
-from totempole.client.events import Event
-from totempole.client.giving import Piece, captured, could_not_give, pieces
+from totempole.client.events import Event, Stream
 from totempole.client.protocol import (
     STATE_BYTES_MAX,
     WAITING_BYTES_MAX,
@@ -41,8 +40,7 @@ from totempole.client.protocol import (
     StateProvider,
     policy_of,
 )
-from totempole.client.sending import Run, Target, target_of
-from totempole.client.streams import Stream
+from totempole.client.sending import Piece, Run, Target, captured, could_not_give, pieces, target_of
 from totempole.errors import SessionError
 from totempole.groups.events import StateAsked
 from totempole.types import Payload, ProcessId, Service

@@ -7,10 +7,9 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from totempole.client.events import Event
+from totempole.client.events import Event, Stream
 from totempole.client.protocol import Joining
 from totempole.client.sending import Target
-from totempole.client.streams import Stream
 from totempole.errors import SessionError
 from totempole.types import ProcessId, Service
 

@@ -7,15 +7,19 @@ the groups again and tells the program with `Reconnected`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
-from totempole.client import frames
-from totempole.client.events import Gap, Messages, Reconnected, Safe, View
-from totempole.client.frames import (
+from totempole import session
+from totempole.client.events import EVENT_WEIGHT, Gap, Inbox, Messages, Reconnected, Safe, Stream, View
+from totempole.client.sending import Chunks, Sending, Target, check_name
+from totempole.errors import CodecError, SessionError
+from totempole.groups.events import BecameSafe, GroupMessages, GroupView, StateAsked, StateBegins, StateChunk
+from totempole.groups.packing import NAME_BYTES_MOST, Batch, pack
+from totempole.session import (
     DAEMON_KINDS,
     FOR_GOOD,
     LARGE_BYTES_MAX,
@@ -24,7 +28,6 @@ from totempole.client.frames import (
     Credit,
     Done,
     Ended,
-    FrameReader,
     GroupTable,
     Hello,
     Join,
@@ -34,15 +37,8 @@ from totempole.client.frames import (
     Refused,
     Send,
     Welcome,
-    cut,
-    decode,
 )
-from totempole.client.sending import Sending, Target, check_name
-from totempole.client.streams import EVENT_WEIGHT, Inbox, Stream
-from totempole.errors import CodecError, SessionError
-from totempole.groups.body import NAME_BYTES_MOST
-from totempole.groups.events import BecameSafe, GroupMessages, GroupView, StateAsked, StateBegins, StateChunk
-from totempole.groups.packing import Batch, pack
+from totempole.session.codec import FrameReader, cut, decode, encode
 from totempole.types import Payload, Place, ProcessId
 
 MIB = 1024 * 1024
@@ -57,7 +53,6 @@ multicasts while it takes no events gets this far."""
 STATE_BYTES_MAX = 1024 * MIB
 """A group's state, and what waits for it, at a program that joins."""
 
-Chunks = bytes | bytearray | memoryview | Iterable[bytes] | AsyncIterable[bytes]
 StateProvider = Callable[[], Chunks | Awaitable[Chunks]]
 """Gives the group's state as of this very moment: in one piece, or in chunks that no longer change. It is
 called between two events of the iteration, when the program has worked off all that came before."""
@@ -132,7 +127,7 @@ class Protocol:
         """There is a connection: says hello."""
         self._reader = FrameReader(DAEMON_KINDS, LARGE_BYTES_MAX)
         self.phase, self.farewell, self.refused_for_good = Phase.CONNECTING, None, False
-        self.sending.out = [frames.encode(Hello(self.name))]
+        self.sending.out = [encode(Hello(self.name))]
 
     def lost(self, reason: str) -> None:
         """The connection is gone, and there may be another one later."""
@@ -267,7 +262,7 @@ class Protocol:
     def give(self, asked: StateAsked, content: Payload, last: bool) -> bool:
         """Takes a piece of the state, if there is credit for it."""
         group, joiner, place = asked
-        if not self.sending.offer_state(frames.State(group, joiner, place, last, content)):
+        if not self.sending.offer_state(session.State(group, joiner, place, last, content)):
             return False
         if last:
             self._gifts.discard(asked)
@@ -317,7 +312,7 @@ class Protocol:
                 inbox.state_begins(group, donor, place)
             case StateChunk(group, donor, content, last, _):
                 inbox.state_chunk(group, donor, content, last)
-            case frames.Gap(group, count, size):
+            case session.Gap(group, count, size):
                 inbox.tell(group, Gap(group, count, size))
             case Done(request):
                 self._answered(Answer(request))
@@ -353,8 +348,8 @@ class Protocol:
     def _welcomed(self, welcome: Welcome) -> None:
         if self.phase is not Phase.CONNECTING:
             raise CodecError("frame unexpected", "WELCOME out of place")
-        if welcome.version != frames.VERSION:
-            raise CodecError("version", f"it speaks version {welcome.version}, this is {frames.VERSION}")
+        if welcome.version != session.VERSION:
+            raise CodecError("version", f"it speaks version {welcome.version}, this is {session.VERSION}")
         self.welcome = welcome
         self.phase = Phase.OPEN
         self.sending.opened(welcome.credit, welcome.limits)

@@ -1,34 +1,26 @@
-"""What the program multicasts, on its way to the daemon: batches and credit.
+"""What a program sends, on its way to the daemon: messages in batches, a group's state in pieces, on credit.
 
 Messages that are handed in one after the other share a SEND as long as they go to the same groups with the
 same service, and as long as a SEND of that size still fills a single ring packet. The daemon gives credit
-(`frames.Credit`), and gives it back as the ring takes what was sent: whoever has none has to wait. What was
+(`session.Credit`), and gives it back as the ring takes what was sent: whoever has none has to wait. What was
 sent on credit that is not back, and has not been received by the program itself either, is not known to be
 accepted.
+
+A group's state goes from a member to a joiner in pieces of even size.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Sequence
 from itertools import accumulate
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
-from totempole.client.frames import (
-    HEAD,
-    SEND_OVERHEAD,
-    ClientFrame,
-    Limits,
-    Send,
-    State,
-    body_of,
-    cost_of,
-    encode,
-)
 from totempole.errors import SessionError
-from totempole.groups.body import pack_names
-from totempole.groups.packing import LENGTH_BYTES, MESSAGES_MAX, OVERHEAD_MAX, pack
+from totempole.groups.packing import LENGTH_BYTES, MESSAGES_MAX, OVERHEAD_MAX, pack, pack_names
+from totempole.session import HEAD, SEND_OVERHEAD, ClientFrame, Limits, Send, State, cost_of
+from totempole.session.codec import body_of, encode
 from totempole.types import Payload, Service
 
 SEND_HEAD_BYTES = 4
@@ -330,3 +322,81 @@ def check_name(name: str, bytes_max: int) -> None:
         raise SessionError(f"group name {name[:40]!r} has {size} bytes: give 1 to {bytes_max}")
     if "," in name or not name.isprintable():
         raise SessionError(f"group name {name!r}: leave out commas and what cannot be printed")
+
+
+# A group's state
+
+Chunks = bytes | bytearray | memoryview | Iterable[bytes] | AsyncIterable[bytes]
+Piece = tuple[Payload, bool]
+"""Some of the state, and whether it is the last."""
+
+_TYPES = "a state is bytes, or an iterable of bytes"
+
+
+class _Cutter:
+    """Pieces of one size out of chunks of any: small chunks together, large ones cut."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._rest = bytearray()
+
+    def add(self, chunk: Payload) -> Iterator[Piece]:
+        view = _as_view(chunk)
+        if self._rest:
+            missing = self._size - len(self._rest)
+            self._rest += view[:missing]
+            view = view[missing:]
+            if len(self._rest) == self._size:
+                yield bytes(self._rest), False
+                self._rest.clear()
+        while len(view) >= self._size:
+            yield view[: self._size], False
+            view = view[self._size :]
+        self._rest += view
+
+    def end(self) -> Piece:
+        """The last piece; it may be empty."""
+        return bytes(self._rest), True
+
+
+def _as_view(chunk: object) -> memoryview:
+    if not isinstance(chunk, bytes | bytearray | memoryview):
+        raise TypeError(f"{_TYPES}, not {type(chunk).__name__}")
+    return memoryview(chunk).cast("B")
+
+
+def captured(chunks: object) -> Chunks:
+    """What a provider gave: a buffer may change before it is sent, so it is copied."""
+    if isinstance(chunks, bytearray | memoryview):
+        return bytes(chunks)
+    if isinstance(chunks, str) or not isinstance(chunks, bytes | Iterable | AsyncIterable):
+        raise TypeError(f"{_TYPES}, not {type(chunks).__name__}")
+    return chunks
+
+
+def pieces(chunks: Chunks, size: int) -> Iterator[Piece]:
+    cutter = _Cutter(size)
+    for chunk in (chunks,) if isinstance(chunks, bytes) else cast(Iterable[bytes], chunks):
+        yield from cutter.add(chunk)
+    yield cutter.end()
+
+
+async def pieces_async(chunks: Chunks, size: int) -> AsyncIterator[Piece]:
+    """The same for any kind of chunks."""
+    if not isinstance(chunks, AsyncIterable):
+        for piece in pieces(chunks, size):
+            yield piece
+        return
+    cutter = _Cutter(size)
+    async for chunk in chunks:
+        for piece in cutter.add(chunk):
+            yield piece
+    yield cutter.end()
+
+
+def could_not_give(group: str, error: Exception) -> SessionError:
+    """Who cannot give the state leaves the group: the joiner gets it from another."""
+    text = f"group {group!r} was left, because its state could not be given: {type(error).__name__}: {error}"
+    failure = SessionError(text)
+    failure.__cause__ = error
+    return failure

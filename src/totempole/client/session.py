@@ -18,20 +18,18 @@ A session belongs to one event loop. Everything but waiting happens in `protocol
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import os
 import socket
 import ssl
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
-from totempole.client.donor import Donor
-from totempole.client.endpoint import Attempts, Endpoint, Reconnect, Tls, endpoint_of, reconnect_of
-from totempole.client.events import Event
-from totempole.client.group import Group, SessionEvents
-from totempole.client.link import Link
+from totempole.client.endpoint import Attempts, Endpoint, Link, Reconnect, Tls, endpoint_of, reconnect_of
+from totempole.client.events import Event, Item, Stream
 from totempole.client.protocol import (
     RECEIVED_BYTES_MAX,
     STATE_BYTES_MAX,
@@ -43,11 +41,21 @@ from totempole.client.protocol import (
     StateProvider,
     policy_of,
 )
-from totempole.client.sending import Run, Target, one_as_bytes, target_of
-from totempole.client.streams import Stream
+from totempole.client.sending import (
+    Chunks,
+    Run,
+    Target,
+    captured,
+    could_not_give,
+    one_as_bytes,
+    pieces_async,
+    target_of,
+)
 from totempole.errors import SessionError
 from totempole.groups.events import StateAsked
 from totempole.types import Payload, ProcessId, Service
+
+T = TypeVar("T")
 
 ANSWER_S_MAX = 10.0
 """How long a daemon may take to answer a greeting or a farewell."""
@@ -79,6 +87,15 @@ def connect(
         reconnect=reconnect_of(reconnect),
         state_bytes_max=state_bytes_max,
     )
+
+
+def run(main: Coroutine[Any, Any, T]) -> T:
+    """`asyncio.run`, on uvloop where that is installed."""
+    factory: Callable[[], asyncio.AbstractEventLoop] | None = None
+    with suppress(ImportError):
+        from uvloop import new_event_loop as factory
+    with asyncio.Runner(loop_factory=factory) as runner:
+        return runner.run(main)
 
 
 class Session:
@@ -627,3 +644,149 @@ def _wake(futures: Any) -> None:
     for future in futures:
         if not future.done():
             future.set_result(None)
+
+
+class Group:
+    """Made by `Session.join`, and used inside `async with`: entering joins, leaving leaves.
+
+    Iterating gives the group's events, from the view that brought the program in. The iteration ends when the
+    group is left or the session closed, and raises SessionError when it had to end.
+    """
+
+    def __init__(self, session: Session, joining: Joining) -> None:
+        self._session = session
+        self._joining = joining
+        self._targets: dict[tuple[Service, bool], Target] = {}
+        self._stream: Stream | None = None
+        self._iterated = False
+
+    @property
+    def name(self) -> str:
+        return self._joining.group
+
+    @property
+    def members(self) -> tuple[ProcessId, ...]:
+        """Who is in the group, as of the event that was taken last."""
+        return self._session._members(self.name, self._stream)
+
+    async def __aenter__(self) -> Self:
+        if self._stream is not None:
+            raise SessionError(f"group {self.name!r}: it is entered once: join again")
+        self._stream = await self._session._join(self._joining)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._session._leave(self.name, self._stream)
+
+    # Sending
+
+    async def multicast(
+        self, payload: bytes, service: Service = Service.AGREED, *, safe_notice: bool = False
+    ) -> None:
+        """Sends a message to all members, this program among them.
+
+        Returns when the message is accepted, and waits while the ring pushes back. With `safe_notice` the
+        members get a `Safe` once every processor of the configuration has the message.
+        """
+        to = self._target(service, safe_notice)
+        if not self._session._offer(to, payload):
+            await self._session._multicast(to, payload)
+
+    async def multicast_many(
+        self, payloads: Sequence[bytes], service: Service = Service.AGREED, *, safe_notice: bool = False
+    ) -> None:
+        """Sends messages, in this order; each is delivered as a message of its own. If it is cancelled or
+        fails while it waits, the first of them may have been accepted."""
+        await self._session._multicast_many(self._target(service, safe_notice), payloads)
+
+    def _target(self, service: Service, notice: bool) -> Target:
+        target = self._targets.get((service, notice))
+        if target is None:
+            target = self._targets[service, notice] = Target((self.name,), Service(service), notice)
+        return target
+
+    # Receiving
+
+    def __aiter__(self) -> Self:
+        self._own_stream()
+        return self
+
+    async def __anext__(self) -> Event:
+        return await self._session._next(self._own_stream())
+
+    def _own_stream(self) -> Stream:
+        if self._stream is None:
+            raise SessionError(f"group {self.name!r} is not joined: use it inside `async with`")
+        if not self._iterated:
+            self._iterated = True
+            self._session._iterate(self.name, self._stream)
+        return self._stream
+
+
+class SessionEvents(AsyncIterator[Event]):
+    """The events of all joined groups, in one order. Ends with the session."""
+
+    def __init__(self, session: Session, stream: Stream) -> None:
+        self._session = session
+        self._stream = stream
+
+    async def __anext__(self) -> Event:
+        return await self._session._next(self._stream)
+
+    def close(self) -> None:
+        """Takes no more from here: the groups keep their events for themselves again."""
+        inbox = self._session._protocol.inbox
+        if inbox.whole is self._stream:
+            inbox.close_whole()
+            self._session._tell()
+            self._session._read_on()
+
+
+class Donor:
+    """A member's side of a group's state: asked for at one place in the order, given while it goes on."""
+
+    def __init__(self, session: Session, protocol: Protocol, logger: logging.Logger) -> None:
+        self._session = session
+        self._protocol = protocol
+        self._logger = logger
+
+    async def give(self, stream: Stream, item: Item, asked: StateAsked) -> None:
+        """The program has worked off all before this place: the state is taken here, and sent on a task."""
+        provider = self._protocol.gift(asked)
+        if provider is None:
+            return
+        try:
+            chunks: Any = provider()
+            if inspect.isawaitable(chunks):
+                chunks = await chunks
+            chunks = captured(chunks)
+        except Exception as error:
+            self._fail(asked, error)
+        except BaseException:
+            stream.put_back(item)  # whoever goes on iterating is asked again
+            raise
+        else:
+            self._session.start(self._send(asked, chunks))
+
+    async def _send(self, asked: StateAsked, chunks: Chunks) -> None:
+        try:
+            async for content, last in pieces_async(chunks, self._protocol.sending.state_piece_bytes):
+                while self._protocol.is_wanted(asked) and not self._protocol.give(asked, content, last):
+                    self._session.flush()
+                    await self._session.news()
+                if not last and not self._protocol.is_wanted(asked):
+                    return
+                self._session.flush()
+                await asyncio.sleep(0)
+        except Exception as error:
+            self._fail(asked, error)
+
+    def _fail(self, asked: StateAsked, error: Exception) -> None:
+        failure = could_not_give(asked.group, error)
+        self._logger.error("%s", failure, exc_info=error)
+        self._session.abandon(asked.group, failure)

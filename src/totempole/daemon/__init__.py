@@ -5,10 +5,3 @@ Everything runs on the thread of the node's driver, in its loop (`host.Host`): n
 keeps all connections; `connection` is one client; `queue` holds what it has not read yet; `pool` lends the
 memory for large messages; `account` grants credit; `listener`, `credentials` and `tls` are the doors.
 """
-
-from totempole.daemon.config import ClientsConfig
-from totempole.daemon.host import Host
-from totempole.daemon.identity import Identity
-from totempole.daemon.service import ClientService
-
-__all__ = ["ClientService", "ClientsConfig", "Host", "Identity"]

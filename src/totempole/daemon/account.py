@@ -1,17 +1,18 @@
 """What one process has sent and the ring has not taken yet, and so what it may send.
 
 The client is told a credit that only grows: its SENDs and STATEs may have cost so much altogether
-(`frames.cost_of`). It grows as the group layer hands what the process sent to the ring (`Taken`). Requests to
-join and leave are not counted by the client, but they wait in the same lane: credit grows later for them, and
-the client is not listened to while too much waits (`overloaded`).
+(`session.cost_of`). It grows as the group layer hands what the process sent to the ring (`Taken`). Requests
+to join and leave are not counted by the client, but they wait in the same lane: credit grows later for them,
+and the client is not listened to while too much waits (`overloaded`).
 """
 
 from __future__ import annotations
 
 from collections import deque
 
-from totempole.client.frames import SEND_OVERHEAD
-from totempole.groups.body import RUN_BYTES, TRANSFER_BYTES, pack_names
+from totempole.groups.body import RUN_BYTES, TRANSFER_BYTES
+from totempole.groups.packing import pack_names
+from totempole.session import SEND_OVERHEAD
 
 
 def request_weight(group: str) -> int:

@@ -19,18 +19,24 @@ from contextlib import suppress
 from enum import Enum
 from typing import Any, Protocol
 
-from totempole.client.frames import (
+from totempole.core.inputs import Command
+from totempole.daemon.account import Account, request_weight, send_weight, state_weight
+from totempole.daemon.config import LARGE_HEAD_BYTES
+from totempole.daemon.identity import Identity
+from totempole.daemon.queue import ClientQueue, Outgoing
+from totempole.errors import CodecError, SessionError
+from totempole.groups.commands import GiveState, JoinGroup, LeaveGroup, Multicast
+from totempole.groups.events import GroupEvent
+from totempole.session import (
     CLIENT_KINDS,
     FOR_GOOD,
     VERSION,
     AskGroups,
-    Assembly,
     Bye,
     Credit,
     DaemonFrame,
     Done,
     Ended,
-    FrameReader,
     Hello,
     Join,
     Kind,
@@ -42,17 +48,8 @@ from totempole.client.frames import (
     State,
     Welcome,
     cost_of,
-    cut,
-    decode,
 )
-from totempole.core.inputs import Command
-from totempole.daemon.account import Account, request_weight, send_weight, state_weight
-from totempole.daemon.config import LARGE_HEAD_BYTES
-from totempole.daemon.identity import Identity
-from totempole.daemon.queue import ClientQueue, Outgoing
-from totempole.errors import CodecError, SessionError
-from totempole.groups.commands import GiveState, JoinGroup, LeaveGroup, Multicast
-from totempole.groups.events import GroupEvent
+from totempole.session.codec import Assembly, FrameReader, cut, decode
 from totempole.types import Payload, ProcessId
 
 READ_BYTES = 262_144

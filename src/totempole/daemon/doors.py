@@ -7,13 +7,14 @@ import socket
 from collections.abc import Callable
 from contextlib import suppress
 
-from totempole.client.frames import FOR_GOOD, Refused, encode
 from totempole.daemon.config import ClientsConfig
 from totempole.daemon.credentials import allowed_uids, peer_of
 from totempole.daemon.host import Host, unwatch
 from totempole.daemon.identity import Identity
 from totempole.daemon.listener import UnixListener
 from totempole.daemon.tls import server_context
+from totempole.session import FOR_GOOD, Refused
+from totempole.session.codec import encode
 
 ACCEPTS_PER_TURN = 16
 PAUSE_US = 500_000

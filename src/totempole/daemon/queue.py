@@ -21,8 +21,9 @@ from collections import deque
 from collections.abc import Sequence
 from itertools import islice
 
-from totempole.client.frames import Gap, Policy, encode
 from totempole.groups.events import BecameSafe, GroupEvent, GroupMessages
+from totempole.session import Gap, Policy
+from totempole.session.codec import encode
 from totempole.types import Payload
 
 FRAME_OVERHEAD = 160

@@ -17,7 +17,6 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from totempole.client.frames import FRAME_BYTES_MAX, Limits, cut
 from totempole.core.inputs import Command
 from totempole.daemon.account import Account
 from totempole.daemon.config import ClientsConfig
@@ -34,6 +33,8 @@ from totempole.daemon.turns import Turns
 from totempole.groups import GroupConfig
 from totempole.groups.commands import Connect, Disconnect
 from totempole.groups.events import Taken, ToProcesses
+from totempole.session import FRAME_BYTES_MAX, Limits
+from totempole.session.codec import cut
 from totempole.types import ProcessId, ProcessorId
 
 HOUSEKEEPING_US = 250_000

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from totempole.client.frames import EncodedTable, cut, pack_table
 from totempole.daemon.connection import Connection
 from totempole.daemon.queue import Outgoing
 from totempole.groups import GroupLayer
+from totempole.session import EncodedTable
+from totempole.session.codec import cut, pack_table
 
 INTERVAL_US = 20_000
 SHARE = 20

@@ -14,11 +14,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from enum import IntEnum
-from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple
 
 from totempole.errors import CodecError
+from totempole.groups.packing import NAME_BYTES_MOST, unpack_names
 from totempole.types import OrderKey, Payload, Place, ProcessId, ProcessorId, RingId
 
 GROUPED = 3
@@ -29,10 +29,7 @@ _RUN = Struct(">BBIQIIIHI")
 HEAD_BYTES = _HEAD.size
 RUN_BYTES = _RUN.size
 
-NAMES_CACHED_MAX = 1024
-
 PROCESS_NUMBER_MAX = 2**32 - 1
-NAME_BYTES_MOST = 255
 """What the formats have room for."""
 
 _new = tuple.__new__
@@ -118,31 +115,6 @@ def runs_of(body: Payload) -> Iterator[Run]:
         # By tuple's own constructor: a third of the time, for every run.
         yield _new(Run, (kind, flags, process, number, count, offset, total, names, body[at:stop]))
         at = stop
-
-
-@lru_cache(NAMES_CACHED_MAX)
-def pack_names(names: tuple[str, ...]) -> bytes:
-    parts = []
-    for name in names:
-        text = name.encode()
-        parts += [bytes((len(text),)), text]
-    return b"".join(parts)
-
-
-@lru_cache(NAMES_CACHED_MAX)
-def unpack_names(data: bytes) -> tuple[str, ...]:
-    names = []
-    at = 0
-    while at < len(data):
-        stop = at + 1 + data[at]
-        if stop > len(data):
-            raise CodecError("group name truncated")
-        try:
-            names.append(data[at + 1 : stop].decode())
-        except UnicodeDecodeError:
-            raise CodecError("group name malformed") from None
-        at = stop
-    return tuple(names)
 
 
 # State for a joiner

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 from totempole.errors import ConfigurationError
-from totempole.groups.body import NAME_BYTES_MOST
-from totempole.srp.config import setting
+from totempole.groups.packing import NAME_BYTES_MOST
+from totempole.settings import whole_number as setting
 
 MIB = 1024 * 1024
 GROUPS_PER_MESSAGE_MOST = 64

@@ -49,7 +49,6 @@ from totempole.groups.body import (
     RunKind,
     epoch_of,
     is_grouped,
-    pack_names,
     pack_part,
     pack_transfer,
     runs_of,
@@ -61,7 +60,7 @@ from totempole.groups.config import GroupConfig
 from totempole.groups.events import BecameSafe, GroupEvent, GroupMessages, Taken, ToProcesses
 from totempole.groups.lanes import TABLE_LANE, Lanes, Unit
 from totempole.groups.membership import Membership, Places
-from totempole.groups.packing import Batch, packed_bytes
+from totempole.groups.packing import Batch, pack_names, packed_bytes
 from totempole.groups.partial import Partials
 from totempole.groups.tracing import GroupTrace
 from totempole.types import NO_RING, OrderKey, Payload, Place, ProcessId, ProcessorId

@@ -1,4 +1,5 @@
 """Many messages in one ring packet: the ring's cost is per packet, an application's traffic is per message.
+And the names of the groups that they are for.
 
 A body is a count, the messages' lengths, and their bytes back to back. Lengths that are all the same are
 written once. Packing and unpacking are a few calls of C per packet, and a receiver that only counts messages
@@ -32,6 +33,10 @@ MESSAGES_MAX = 65_536
 LAYOUTS_MAX = 256
 LAYOUT_MESSAGES_MAX = 1024
 """Layouts are remembered, each as large as it has messages; this many are cut out at once."""
+
+NAME_BYTES_MOST = 255
+"""What the formats have room for in a group's name."""
+NAMES_CACHED_MAX = 1024
 
 MESSAGE_WEIGHT = 64
 """What a message costs beside its bytes. Queues are bounded by weight, for empty messages weigh too."""
@@ -136,3 +141,31 @@ class Batch(Sequence[bytes]):
 @lru_cache(LAYOUTS_MAX)
 def _uniform(count: int, length: int) -> Struct:
     return Struct(f"{length}s" * count)
+
+
+# The names of groups, each with its length u8
+
+
+@lru_cache(NAMES_CACHED_MAX)
+def pack_names(names: tuple[str, ...]) -> bytes:
+    parts = []
+    for name in names:
+        text = name.encode()
+        parts += [bytes((len(text),)), text]
+    return b"".join(parts)
+
+
+@lru_cache(NAMES_CACHED_MAX)
+def unpack_names(data: bytes) -> tuple[str, ...]:
+    names = []
+    at = 0
+    while at < len(data):
+        stop = at + 1 + data[at]
+        if stop > len(data):
+            raise CodecError("group name truncated")
+        try:
+            names.append(data[at + 1 : stop].decode())
+        except UnicodeDecodeError:
+            raise CodecError("group name malformed") from None
+        at = stop
+    return tuple(names)

@@ -29,7 +29,7 @@ from typing import Any
 from totempole.core.effects import Alarm, Channel, Write
 from totempole.core.inputs import Arrived, Command, Expired, Input, Narrowed, Start, Written
 from totempole.core.order import Deliver, InstallConfiguration, Leave, Submit
-from totempole.daemon import ClientService
+from totempole.daemon.service import ClientService
 from totempole.errors import CodecError, StorageError, TotemError
 from totempole.groups import Batch, GroupLayer, Outbox
 from totempole.groups.events import Taken, ToProcesses

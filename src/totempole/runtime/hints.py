@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from totempole.runtime.sockets import NO_ADDRESS
-from totempole.srp.alarms import FormerLife
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from totempole.srp.alarms import FormerLife
+
+NO_ADDRESS = "no address"
+"""Counts with what the kernel refuses, though it was not asked: nobody knows where the processor is."""
 
 _OTHER_VERSION = "a node of another version of the protocol is there"
 _DROPPED = {

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from totempole.runtime import hints
+from totempole.runtime.hints import NO_ADDRESS
 from totempole.runtime.logs import event
 from totempole.runtime.network import Network
 from totempole.runtime.record import NodeRecord
-from totempole.runtime.sockets import NO_ADDRESS
 from totempole.srp.alarms import FormerLife, SettingsDiffer
 from totempole.types import ProcessorId
 

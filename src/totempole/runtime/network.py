@@ -10,8 +10,9 @@ from totempole.core.effects import Role, Send
 from totempole.errors import ConfigurationError, NetworkAbsentError
 from totempole.runtime.addresses import AddressBook, Resolver
 from totempole.runtime.config import NetworkConfig
+from totempole.runtime.hints import NO_ADDRESS
 from totempole.runtime.logs import event
-from totempole.runtime.sockets import NO_ADDRESS, Address, Sockets
+from totempole.runtime.sockets import Address, Sockets
 from totempole.srp.config import RingConfig
 from totempole.types import ProcessorId
 

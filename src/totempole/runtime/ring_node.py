@@ -19,7 +19,7 @@ import logging
 import socket
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
@@ -37,15 +37,6 @@ SENDING_BYTES_MAX = 1_000_000
 
 Placement = Literal["thread", "process"]
 T = TypeVar("T")
-
-
-def run(main: Coroutine[Any, Any, T]) -> T:
-    """`asyncio.run`, on uvloop where that is installed."""
-    factory: Callable[[], asyncio.AbstractEventLoop] | None = None
-    with suppress(ImportError):
-        from uvloop import new_event_loop as factory
-    with asyncio.Runner(loop_factory=factory) as runner:
-        return runner.run(main)
 
 
 class RingNode:

@@ -41,9 +41,6 @@ SEND_WAIT_S = 1
 
 Address = tuple[str, int]
 
-NO_ADDRESS = "no address"
-"""Counts with what the kernel refuses, though it was not asked: nobody knows where the processor is."""
-
 
 class Read(NamedTuple):
     """What one system call gave: datagrams back to back, `segment_bytes` each (0: a single one)."""

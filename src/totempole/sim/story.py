@@ -13,6 +13,7 @@ TOLD = frozenset(
     {
         "configuration",
         "state",
+        "branch",
         "fault",
         "crash",
         "restart",
@@ -37,7 +38,8 @@ class _Delivered:
 
 
 def render_story(rows: Iterable[Row], names: Mapping[ProcessorId, str] | None = None) -> str:
-    """One line for each configuration, state, fault and end; one for all deliveries in a configuration."""
+    """One line for each configuration, state, rare branch, fault and end; one for all deliveries in a
+    configuration. A branch is told once until its processor changes its state."""
     teller = _Teller(names or {})
     for row in rows:
         teller.hear(row)
@@ -49,13 +51,15 @@ class _Teller:
         self._names = names
         self._lines: list[str] = []
         self._delivered: dict[ProcessorId, _Delivered] = {}
+        self._branches: dict[ProcessorId, set[str]] = {}
+        """What each processor has told since its last change of state."""
         self._now_us = 0
 
     def hear(self, row: Row) -> None:
         self._now_us = row.at_us
         if row.kind == "deliver":
             self._count(row)
-        elif row.kind in TOLD:
+        elif row.kind in TOLD and not self._is_repeated(row):
             if row.kind in ("configuration", "crash", "restart", "leave"):
                 self._sum_up(row.node)
             self._tell(row.at_us, row.node, _event(row, self._name))
@@ -64,6 +68,17 @@ class _Teller:
         for node in sorted(self._delivered):
             self._sum_up(node)
         return "\n".join([*self._lines, ""])
+
+    def _is_repeated(self, row: Row) -> bool:
+        if row.kind == "state":
+            self._branches.pop(row.node, None)
+        if row.kind != "branch":
+            return False
+        told = self._branches.setdefault(row.node, set())
+        what = _event(row, self._name)
+        repeated = what in told
+        told.add(what)
+        return repeated
 
     def _count(self, row: Row) -> None:
         found = self._delivered.setdefault(

@@ -5,18 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 
 from totempole.errors import ConfigurationError
+from totempole.settings import whole_number as setting
 from totempole.srp.layout import PLAIN_CONTENTS_MAX, REQUESTS_MAX
 from totempole.types import RingKind
 from totempole.wire.layout import DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN, PACKET_BYTES_MAX, PROCESSORS_MAX
 
 SEGMENT_BYTES_LEAST = DATAGRAM_BYTES_MIN
 DATAGRAM_MAX = DATAGRAM_BYTES_MAX
-
-
-def setting(default: int, meaning: str, least: int = 1, most: int = 2**62) -> int:
-    """A whole-number setting with its default, its meaning, and the least and greatest value it may have."""
-    value: int = field(default=default, metadata={"meaning": meaning, "least": least, "most": most})
-    return value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@
    0.001434s  q    state starting>gather start
    0.001434s  q    state gather>commit consensus
    0.001533s  p    state commit>recover commit token
+   0.001568s  p    branch promise given
    0.001588s  p    installs [p] transitional 6@1
    0.001588s  p    installs {p} regular 8@1
    0.001588s  p    state recover>operational ring installed
@@ -15,13 +16,18 @@
    0.001890s  r    state starting>gather start
    0.001890s  r    state gather>commit consensus
    0.001977s  p    state operational>gather join
+   0.001977s  p    branch join held back
    0.002158s  q    state commit>recover commit token
+   0.002193s  q    branch promise given
    0.002213s  q    installs [q] transitional 6@2
    0.002213s  q    installs {q} regular 8@2
    0.002213s  q    state recover>operational ring installed
    0.002521s  q    state operational>gather join
+   0.002521s  q    branch join held back
    0.002770s  p    state gather>gather join
+   0.002770s  p    branch join held back
    0.003774s  r    state commit>recover commit token
+   0.003809s  r    branch promise given
    0.003829s  r    installs [r] transitional 6@3
    0.003829s  r    installs {r} regular 8@3
    0.003829s  r    state recover>operational ring installed
@@ -32,6 +38,9 @@
    0.006232s  p    state commit>recover commit token
    0.006287s  q    state commit>recover commit token
    0.006916s  r    state commit>recover commit token
+   0.007229s  p    branch promise given
+   0.007339s  q    branch promise given
+   0.007441s  r    branch promise given
    0.007538s  p    installs [p] transitional 10@1
    0.007538s  p    installs {p q r} regular 12@1
    0.007538s  p    state recover>operational ring installed
@@ -42,22 +51,35 @@
    0.007713s  r    installs {p q r} regular 12@1
    0.007713s  r    state recover>operational ring installed
    0.300000s  -    fault partition (p) (q r)
+   0.312747s  q    branch token retransmitted
+   0.312810s  r    branch token retransmitted
+   0.312818s  r    branch redundant token
+   0.322907s  p    branch token retransmitted
    0.372747s  q    state operational>gather token loss
    0.372810s  r    state operational>gather token loss
    0.382907s  p    state operational>gather token loss
+   0.429747s  q    branch consensus timeout
    0.429747s  q    state gather>gather consensus timeout
+   0.429747s  q    branch join held back
+   0.431310s  r    branch consensus timeout
    0.431310s  r    state gather>gather consensus timeout
+   0.431310s  r    branch join held back
    0.432887s  q    state gather>commit consensus
    0.432944s  r    state gather>commit consensus
+   0.433907s  p    branch consensus timeout
    0.433907s  p    state gather>gather consensus timeout
+   0.433907s  p    branch join held back
    0.433907s  p    state gather>commit consensus
    0.434250s  q    state commit>recover commit token
    0.434327s  r    state commit>recover commit token
    0.434348s  p    state commit>recover commit token
+   0.434383s  p    branch promise given
    0.434403s  p    delivered 10 in 12@1 from 0.200260s to 0.200571s: 10 of p
    0.434403s  p    installs [p] transitional 14@1
    0.434403s  p    installs {p} regular 16@1
    0.434403s  p    state recover>operational ring installed
+   0.434607s  q    branch promise given
+   0.434694s  r    branch promise given
    0.434801s  q    delivered 10 in 12@1 from 0.200395s to 0.200635s: 10 of p
    0.434801s  q    installs [q r] transitional 14@2
    0.434801s  q    installs {q r} regular 16@2
@@ -67,7 +89,9 @@
    0.434883s  r    installs {q r} regular 16@2
    0.434883s  r    state recover>operational ring installed
    0.700000s  -    fault heal
+   0.751239s  r    branch idle rings meet
    0.751239s  r    state operational>gather foreign message
+   0.751277s  q    branch idle rings meet
    0.751277s  q    state operational>gather foreign message
    0.751320s  p    state operational>gather join
    0.751380s  p    state gather>commit consensus
@@ -76,6 +100,9 @@
    0.752948s  p    state commit>recover commit token
    0.753399s  q    state commit>recover commit token
    0.753489s  r    state commit>recover commit token
+   0.753827s  p    branch promise given
+   0.753929s  q    branch promise given
+   0.754022s  r    branch promise given
    0.754083s  p    installs [p] transitional 18@1
    0.754083s  p    installs {p q r} regular 20@1
    0.754083s  p    state recover>operational ring installed

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from totempole.groups.body import HEAD_BYTES, RUN_BYTES, pack_names
+from totempole.groups.body import HEAD_BYTES, RUN_BYTES
+from totempole.groups.packing import pack_names
 from totempole.sim.fuzz.coverage import FATES, FAULTS, RUNS
 from totempole.sim.script import PROCESS_VERBS
 from totempole.sim.script_parser import ring_config

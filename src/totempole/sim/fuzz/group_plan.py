@@ -12,8 +12,8 @@ from dataclasses import replace
 from random import Random
 
 from totempole.groups import GroupConfig
-from totempole.groups.body import HEAD_BYTES, RUN_BYTES, pack_names
-from totempole.groups.packing import OVERHEAD_MAX
+from totempole.groups.body import HEAD_BYTES, RUN_BYTES
+from totempole.groups.packing import OVERHEAD_MAX, pack_names
 from totempole.sim.fuzz.circumstances import SLOW_LAN
 from totempole.sim.fuzz.plan import CALM_US, FIRST_FAULT_US, MS, Planner, S
 from totempole.sim.fuzz.profiles import ALL, Profile
