@@ -104,6 +104,10 @@ def a_subkey_of_half_an_identity(patch: pytest.MonkeyPatch) -> None:
     seal._subkey(bytes(32), b"half")
 
 
+def keys_for_a_codec_without_a_seal(patch: pytest.MonkeyPatch) -> None:
+    Codec(Formats(), 1, 1).rekey(Keyring((Key(1, bytes(32)),)))
+
+
 BREAKAGES: tuple[Breakage, ...] = (
     two_formats_of_one_type,
     a_type_that_is_no_byte,
@@ -118,6 +122,7 @@ BREAKAGES: tuple[Breakage, ...] = (
     an_opened_packet_that_has_grown,
     more_subkeys_than_are_remembered,
     a_subkey_of_half_an_identity,
+    keys_for_a_codec_without_a_seal,
 )
 
 

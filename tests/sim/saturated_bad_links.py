@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import permutations
 
-from totempole.effects import Deliver, Effect
-
+from totempole.core.order import Deliver
 from totempole.sim.conditions import Lan
 from totempole.sim.host import Host
 from totempole.sim.load import Arrivals, Load, Saturation
@@ -71,9 +70,9 @@ def measure(
     world.run_for(S)
     found = Measured()
 
-    def listen(host: Host, effect: Effect) -> None:
-        if type(effect) is Deliver:
-            found.delivered[host.me] += len(effect.payload)
+    def listen(host: Host, event: object) -> None:
+        if type(event) is Deliver:
+            found.delivered[host.me] += len(event.payload)
 
     before = {me: len(host.configurations) for me, host in world.hosts.items()}
     for host in world.hosts.values():
