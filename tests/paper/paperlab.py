@@ -21,6 +21,7 @@ from totempole.srp.machine import Machine
 from totempole.srp.ring import Ring
 from totempole.srp.states import State
 from totempole.trace.schema import Row
+from totempole.trace.told import told
 from totempole.types import Configuration, ConfigurationKind, ProcessorId, RingId, RingKind, Service
 from totempole.wire import Codec
 from totempole.wire.packets import CommitToken, Join, Packet, RegularMessage, RegularToken
@@ -252,7 +253,7 @@ class Lab:
         ]
 
     def details(self, kind: str, me: ProcessorId | None = None, since_us: int = 0) -> list[str]:
-        return [row.detail for row in self.rows(kind, me, since_us)]
+        return [told(row) for row in self.rows(kind, me, since_us)]
 
     def installed_at(self, me: ProcessorId, ring_id: RingId) -> int:
         """When a processor installed a ring."""

@@ -241,7 +241,7 @@ class Endpoint(Order):
         self._output.add(FormerLife(join.sender, join.incarnation, latest))
         if self._output.traces("branch"):
             self._output.trace(
-                "branch", origin=join.sender, count=join.incarnation, detail="join of a former life"
+                "branch", origin=join.sender, count=join.incarnation, reason="join of a former life"
             )
         self._drop(CodecError("join of a former life"))
         return True

@@ -192,8 +192,8 @@ class Output:
     def branch(self, name: str) -> None:
         """Notes that a rare branch was taken, so that a search can tell what it has reached."""
         if "branch" in self._trace_kinds:
-            self._effects.append(Trace("branch", {"detail": name}))
+            self._effects.append(Trace("branch", {"reason": name}))
 
     def drop(self, reason: str) -> None:
         if "drop" in self._trace_kinds:
-            self._effects.append(Trace("drop", {"detail": reason}))
+            self._effects.append(Trace("drop", {"reason": reason}))

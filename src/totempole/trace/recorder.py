@@ -6,13 +6,13 @@ tested before a row is built: most effects are timers and transmissions, which c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any
 from zlib import crc32
 
 from totempole.effects import Deliver, Effect, InstallConfiguration, SafeUpTo, Trace
-from totempole.trace.schema import LEVELS, PROTOCOL_KINDS, Row
+from totempole.trace.schema import LEVELS, PROTOCOL_KINDS, Row, in_layers
 from totempole.types import MessageId, RingId, Service
 
 _SERVICE_NAMES = {service: service.name.lower() for service in Service}
@@ -26,17 +26,17 @@ _PLAIN: dict[type, Callable[[Any], Any]] = {
 }
 
 
-_TYPED_COLUMNS = ("message", "service", "ring", "source_ring", "configuration")
+_TYPED_COLUMNS = ("message", "service", "ring", "source_ring", "configuration", "previous")
 
 
-def _plain(columns: Mapping[str, Any]) -> dict[str, Any]:
-    """Writes the papers' types as the schema's plain ones, so that a protocol need not before it is asked."""
-    values = dict(columns)
+def _plain(layer: str, values: dict[str, Any]) -> dict[str, Any]:
+    """Makes columns, in place, what the schema has. Writes the papers' types as plain ones, so that a
+    protocol need not before it is asked."""
     for name in _TYPED_COLUMNS:
         value = values.get(name, "")
         if type(value) is not str:
             values[name] = _PLAIN[type(value)](value)
-    return values
+    return in_layers(layer, values)
 
 
 class Recorder:
@@ -72,7 +72,7 @@ class Recorder:
         if kind not in self._kinds:
             assert kind in PROTOCOL_KINDS, f"the trace schema has no rows of kind {kind!r}"
             return
-        self._write(at_us, layer, kind, _plain(columns))
+        self._write(at_us, layer, kind, _plain(layer, columns))
 
     def effects(self, at_us: int, effects: Iterable[Effect]) -> None:
         """Writes the rows of the effects that are traced, and ignores all else."""
@@ -116,7 +116,6 @@ class Recorder:
                 "",
                 1,
                 len(effect.payload),
-                "",
                 crc32(effect.payload) if self._digests else 0,
             )
         )
@@ -132,7 +131,7 @@ class Recorder:
             members=tuple(installed.members),
             ring=installed.ring_id,
             seq=installed.seq,
-            detail=str(installed.previous),
+            previous=installed.previous,
         )
 
     def _safe(self, at_us: int, effect: SafeUpTo) -> None:
@@ -141,8 +140,9 @@ class Recorder:
 
     def _trace(self, at_us: int, effect: Trace) -> None:
         if effect.kind in self._kinds:
-            values = _plain(effect.columns)
-            self._write(at_us, values.pop("layer", "srp"), effect.kind, values)
+            columns = dict(effect.columns)
+            layer = columns.pop("layer", "srp")
+            self._write(at_us, layer, effect.kind, _plain(layer, columns))
         else:
             assert effect.kind in PROTOCOL_KINDS, f"the trace schema has no rows of kind {effect.kind!r}"
 
