@@ -22,7 +22,7 @@ class Sent:
     packet: str
     groups: tuple[str, ...]
     columns: dict[str, Any]
-    digest: str
+    digest: int
 
 
 def node_of(process: str) -> int:
@@ -42,8 +42,7 @@ class GroupBuilder(TraceBuilder):
         self._numbers: dict[str, int] = {}
 
     def tell(self, kind: str, process: str, **columns: Any) -> None:
-        self.row(node_of(process), kind, process=process, **columns)
-        self.rows[-1] = self.rows[-1]._replace(layer="groups")
+        self.row(node_of(process), kind, layer="groups", process=process, **columns)
 
     # Rings
 
@@ -127,19 +126,20 @@ class GroupBuilder(TraceBuilder):
     def connect(self, node: int) -> str:
         self._processes[node] += 1
         process = f"{node}.{self._incarnations[node]}.{self._processes[node]}"
-        self.tell("process", process, detail="connect")
+        self.tell("process", process, reason="connect")
         return process
 
     def disconnect(self, process: str) -> None:
-        self.tell("process", process, detail="disconnect")
+        self.tell("process", process, reason="disconnect")
         self.gone.add(process)
         for group in sorted(self.tables[node_of(process)]):
             if process in self.tables[node_of(process)][group]:
                 self._out(process, group, "disconnect")
 
-    def join(self, process: str, *groups: str, flags: str = "") -> None:
+    def join(self, process: str, *groups: str, offers_state: bool = False, wants_state: bool = False) -> None:
+        wishes = {"offers_state": offers_state, "wants_state": wants_state}
         for group in groups:
-            self.tell("group_join", process, group=group, detail=flags)
+            self.tell("group_join", process, group=group, **wishes)
             ring, seq = self._packet(process)
             for node in self._ring_of[node_of(process)]:
                 before = self.tables[node].get(group, [])
@@ -172,7 +172,7 @@ class GroupBuilder(TraceBuilder):
         self, node: int, group: str, together: Iterable[str], ring: str, seq: int, index: int, why: str
     ) -> None:
         members = self.tables[node].get(group, [])
-        detail = f"{index} {why} members={','.join(members)} together={','.join(together)}"
+        company = tuple(together)
         for process in self._here(node, group):
             self.tell(
                 "group_view",
@@ -183,7 +183,10 @@ class GroupBuilder(TraceBuilder):
                 seq=seq,
                 members=tuple(sorted({node_of(name) for name in members})),
                 count=len(members),
-                detail=detail,
+                reason=why,
+                index=index,
+                processes=tuple(members),
+                together=company,
             )
 
     # Messages
@@ -207,15 +210,15 @@ class GroupBuilder(TraceBuilder):
         node = node_of(process)
         packet = self.originate(node, service)
         self.receive(packet, *(other for other in to or self._ring_of[node] if other != node))
-        columns = {"count": count, "service": service, "bytes": 100 * count, "group": ",".join(groups)}
+        columns = {"count": count, "service": service, "bytes": 100 * count, "to": groups}
         return Sent(name, packet, groups, {"message": name, **columns}, digest)
 
-    def ask(self, process: str, *groups: str, count: int = 1, service: str = "agreed") -> tuple[str, str]:
+    def ask(self, process: str, *groups: str, count: int = 1, service: str = "agreed") -> tuple[str, int]:
         """Sent, and no more than that."""
         number = self._numbers.get(process, 1)
         self._numbers[process] = number + count
         name = f"{process}:{number}"
-        digest = f"{crc32(name.encode()):08x}"
+        digest = crc32(name.encode())
         self.tell(
             "group_send",
             process,
@@ -223,8 +226,8 @@ class GroupBuilder(TraceBuilder):
             count=count,
             bytes=100 * count,
             service=service,
-            group=",".join(groups),
-            detail=digest,
+            to=groups,
+            digest=digest,
         )
         return name, digest
 
@@ -243,19 +246,21 @@ class GroupBuilder(TraceBuilder):
                     origin=origin,
                     ring=ring,
                     seq=seq,
-                    detail=f"0 {sent.digest}",
+                    digest=sent.digest,
                 )
 
     def safe(self, sent: Sent, *processes: str) -> None:
         ring, seq = self._place(sent.packet)
         for process in processes:
-            columns = {name: sent.columns[name] for name in ("message", "count", "group")}
-            self.tell("group_safe", process, **columns, ring=ring, seq=seq, detail="0")
+            columns = {name: sent.columns[name] for name in ("message", "count", "to")}
+            self.tell("group_safe", process, **columns, ring=ring, seq=seq)
 
-    def state(self, process: str, group: str, what: str, place: tuple[str, int], *rest: str) -> None:
+    def state(
+        self, process: str, group: str, stage: str, place: tuple[str, int], peer: str = "", digest: int = 0
+    ) -> None:
         ring, seq = place
-        detail = " ".join([what, "0", *rest])
-        self.tell("group_state", process, group=group, ring=ring, seq=seq, detail=detail)
+        columns = {"stage": stage, "peer": peer, "digest": digest}
+        self.tell("group_state", process, group=group, ring=ring, seq=seq, **columns)
 
     def last_view(self, process: str) -> tuple[str, int]:
         row = next(row for row in reversed(self.rows) if row.kind == "group_view" and row.process == process)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from groupbuilder import GroupBuilder
-from tracebuilder import violated
+from tracebuilder import column, matches, violated, with_columns
 
 from totempole.checkers import Liveness, Verdict, check
 from totempole.trace.schema import Row
@@ -52,25 +52,21 @@ def settled(trace: GroupBuilder, *nodes: int) -> Liveness:
 
 
 def the_row(rows: list[Row], **where: Any) -> Row:
-    found = [row for row in rows if all(getattr(row, name) == value for name, value in where.items())]
+    found = [row for row in rows if matches(row, where)]
     assert found, f"no row has {where}"
     return found[-1]
 
 
 def replaced(rows: list[Row], old: Row, **columns: Any) -> list[Row]:
-    return [row._replace(**columns) if row is old else row for row in rows]
-
-
-def reworded(rows: list[Row], old: Row, before: str, after: str) -> list[Row]:
-    assert before in old.detail, old.detail
-    return replaced(rows, old, detail=old.detail.replace(before, after))
+    return [with_columns(row, **columns) if row is old else row for row in rows]
 
 
 def view_of(row: Row) -> dict[str, Any]:
-    names = ("group", "configuration_kind", "ring", "seq", "members", "count", "detail")
-    return {name: getattr(row, name) for name in names}
+    names = ("group", "configuration_kind", "ring", "seq", "members", "count", "reason")
+    own = ("index", "processes", "together")
+    return {name: column(row, name) for name in (*names, *own)}
 
 
 def delivery_of(row: Row) -> dict[str, Any]:
-    names = ("message", "origin", "group", "service", "count", "bytes", "ring", "seq", "detail")
-    return {name: getattr(row, name) for name in names}
+    names = ("message", "origin", "service", "count", "bytes", "ring", "seq", "digest", "to", "index")
+    return {name: column(row, name) for name in names}

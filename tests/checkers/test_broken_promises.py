@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from test_broken_traces import _names, ring
-from tracebuilder import TraceBuilder, changed, violated, without
+from tracebuilder import TraceBuilder, changed, move, violated, without
 
 from totempole.checkers import Outcome, Report, check
 from totempole.checkers.terms import Calm
@@ -59,7 +59,7 @@ def test_a_ring_installed_before_a_member_agreed() -> None:
         row.at_us for row in trace.rows if row.kind == "configuration" and row.configuration == "8@1"
     )
     rows = [
-        row._replace(at_us=at_us + 1) if row.node == 2 and row.detail.startswith("commit>recover") else row
+        row._replace(at_us=at_us + 1) if row.node == 2 and row.new_state == "recover" else row
         for row in trace.rows
     ]
     broken(rows, "membership-agreement", [1, 2])
@@ -69,7 +69,7 @@ def test_a_ring_installed_before_a_member_agreed() -> None:
 def test_one_ring_number_agreed_to_with_other_members() -> None:
     rows = changed(
         ring(1, 2, 3).rows,
-        {"node": 3, "kind": "state", "detail": "commit>recover commit token"},
+        {"node": 3, "kind": "state", **move("commit>recover commit token")},
         members=(1, 3),
     )
     broken(rows, "membership-agreement", [1, 3])
@@ -87,7 +87,7 @@ def test_a_ring_formed_before_a_member_proposed_it() -> None:
 
 def test_a_ring_with_one_who_is_regarded_as_failed() -> None:
     rows = changed(
-        ring(1, 2).rows, {"node": 2, "kind": "state", "detail": "gather>commit consensus"}, failed=(1,)
+        ring(1, 2).rows, {"node": 2, "kind": "state", **move("gather>commit consensus")}, failed=(1,)
     )
     broken(rows, "membership-agreement", [2])
 
@@ -119,7 +119,7 @@ def test_a_leave_that_runs_out_of_time_is_a_failure() -> None:
     message = trace.originate(1, "safe")
     trace.receive(message, 2, 3)
     trace.deliver(message, 1, 3)
-    trace.row(2, "state", ring="8@1", members=(1, 2, 3), detail="operational>left leave timeout")
+    trace.row(2, "state", ring="8@1", members=(1, 2, 3), **move("operational>left leave timeout"))
     trace.leave(2)
     trace.move(1, 3, seq=12)
     assert violated(check(trace.rows, complete=True)) == set()
@@ -145,7 +145,7 @@ def test_the_last_messages_of_a_killed_node_are_no_forgeries() -> None:
     rows = [row for row in trace.rows if row.node != 1 or row.message != lost]
     killed_us = max(row.at_us for row in rows if row.node == 1)
     trace.rows = rows
-    trace.crash(1, detail="killed")
+    trace.crash(1, reason="killed")
     trace.rows[-1] = trace.rows[-1]._replace(at_us=killed_us)
     trace.move(2, seq=12)
     assert check(trace.rows, complete=True)["no-spurious-delivery"].outcome is Outcome.UNDECIDED
@@ -157,7 +157,7 @@ def test_a_forgery_that_the_trace_of_a_killed_node_reaches_beyond() -> None:
     forged = trace.send(1, 2)
     trace.send(2, 1)
     trace.rows = without(trace.rows, kind="originate", message=forged)
-    trace.crash(1, detail="killed")
+    trace.crash(1, reason="killed")
     trace.move(2, seq=12)
     broken(trace.rows, "no-spurious-delivery", [1], forged)
 
@@ -204,7 +204,7 @@ def test_received_after_what_may_be_a_gap(killed: bool, more: bool) -> None:
         trace.receive(message, 1)
     trace.receive(trace.originate(3), 1, 2)
     trace.crash(3)
-    trace.crash(4, detail="killed")
+    trace.crash(4, reason="killed")
     trace.agree("12@1", (1, 2), 1, 2)
     trace.transitional("10@1", [1, 2])
     if more:
@@ -302,22 +302,22 @@ def test_blamed_for_what_it_had_received() -> None:
     trace = ring(1, 2, 3)
     message = trace.send(1, 2, 3)
     trace.at_us += 1000
-    trace.row(1, "blame", origin=3, ring="8@1", seq=0, count=100, detail="failure to receive")
+    trace.row(1, "blame", origin=3, ring="8@1", seq=0, count=100, reason="failure to receive")
     broken(trace.rows, "justified-expulsion", [1, 3], message)
 
 
 def test_blamed_for_what_came_too_late() -> None:
     trace = ring(1, 2, 3)
     trace.send(1, 2, 3)
-    trace.row(1, "blame", origin=3, ring="8@1", seq=0, count=100, detail="failure to receive")
-    trace.row(1, "blame", origin=2, ring="8@1", seq=1, count=100, detail="laggard expelled")
+    trace.row(1, "blame", origin=3, ring="8@1", seq=0, count=100, reason="failure to receive")
+    trace.row(1, "blame", origin=2, ring="8@1", seq=1, count=100, reason="laggard expelled")
     assert violated(check(trace.rows, complete=True)) == set()
 
 
 def test_blamed_for_a_ring_of_others() -> None:
     trace = ring(1, 2)
     trace.start(3)
-    trace.row(1, "blame", origin=3, ring="8@1", seq=0, count=100, detail="failure to receive")
+    trace.row(1, "blame", origin=3, ring="8@1", seq=0, count=100, reason="failure to receive")
     broken(trace.rows, "justified-expulsion", [1, 3])
 
 
@@ -356,8 +356,8 @@ def test_a_write_of_another_life_covers_nothing() -> None:
 
 def test_a_ring_that_breaks_up_while_nothing_is_wrong() -> None:
     trace = ring(1, 2)
-    trace.row(1, "state", ring="8@1", members=(1, 2), detail="recover>operational ring installed")
-    trace.row(2, "state", ring="8@1", members=(1, 2), detail="recover>operational ring installed")
+    trace.row(1, "state", ring="8@1", members=(1, 2), **move("recover>operational ring installed"))
+    trace.row(2, "state", ring="8@1", members=(1, 2), **move("recover>operational ring installed"))
     settled_us = trace.at_us
     assert violated(check(trace.rows, complete=True, calm=[Calm(0, settled_us, 10**6)])) == set()
     trace.at_us += 1000
@@ -367,13 +367,13 @@ def test_a_ring_that_breaks_up_while_nothing_is_wrong() -> None:
 
 def test_no_ring_while_nothing_is_wrong() -> None:
     trace = ring(1, 2)
-    trace.row(1, "state", ring="8@1", members=(1, 2), detail="operational>gather token loss")
+    trace.row(1, "state", ring="8@1", members=(1, 2), **move("operational>gather token loss"))
     broken(trace.rows, "steady-rings", [1], calm=[Calm(0, trace.at_us, 10**6)], only=())
 
 
 def test_an_expulsion_explains_a_change() -> None:
     trace = ring(1, 2)
     settled_us = trace.at_us
-    trace.row(1, "blame", origin=2, ring="8@1", seq=0, count=10, detail="laggard expelled")
+    trace.row(1, "blame", origin=2, ring="8@1", seq=0, count=10, reason="laggard expelled")
     trace.move(1, 2, seq=12)
     assert violated(check(trace.rows, complete=True, calm=[Calm(0, settled_us, 10**6)])) == set()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from goodtraces import P, Q, R, S, T, U, V, figure_4_15, figure_4_16
-from tracebuilder import TraceBuilder, changed, violated, without
+from tracebuilder import TraceBuilder, changed, move, violated, without
 
 from totempole.checkers import PROPERTIES, Liveness, Outcome, Report, Verdict, Violation, check
 from totempole.checkers.verdict import LISTED_MAX
@@ -72,7 +72,7 @@ def test_a_life_that_does_not_begin_alone() -> None:
     trace = ring(1, 2)
     rows = without(trace.rows, configuration="4@2", kind="configuration")
     rows = without(rows, configuration="6@2", kind="configuration")
-    rows = changed(rows, {"node": 2, "configuration": "8@1"}, detail="0@0")
+    rows = changed(rows, {"node": 2, "configuration": "8@1"}, previous="0@0")
     broken(rows, "unique-configurations", [2])
 
 
@@ -87,8 +87,8 @@ def test_installing_a_configuration_of_others() -> None:
 def _accept(trace: TraceBuilder, node: int, *names: str) -> None:
     """The node accepts these Commit tokens, one after the other, and none of the rings comes about."""
     for name in names:
-        trace.row(node, "state", ring=name, members=(1, 2), detail="gather>commit consensus")
-        trace.row(node, "state", ring=name, members=(1, 2), detail="commit>gather token loss")
+        trace.row(node, "state", ring=name, members=(1, 2), **move("gather>commit consensus"))
+        trace.row(node, "state", ring=name, members=(1, 2), **move("commit>gather token loss"))
 
 
 @pytest.mark.parametrize("old", ["16@1", "12@1"])
@@ -178,7 +178,7 @@ def test_a_ring_without_a_transition() -> None:
 
 def test_the_wrong_configuration_terminated() -> None:
     rows = changed(
-        ring(1, 2).rows, {"node": 2, "configuration": "6@2", "kind": "configuration"}, detail="4@1"
+        ring(1, 2).rows, {"node": 2, "configuration": "6@2", "kind": "configuration"}, previous="4@1"
     )
     broken(rows, "configuration-change-consistency", [2])
 
@@ -728,7 +728,7 @@ def test_liveness_is_undecided_without_an_expectation() -> None:
 
 def test_a_node_that_never_started_is_not_waited_for() -> None:
     trace = ring(1, 2)
-    trace.row(3, "fault", detail="never started")
+    trace.row(3, "fault", reason="never started")
     report = check(trace.rows, complete=True, expectation=Liveness(0, ([1, 2, 3],), 10**6))
     assert report["liveness"].outcome is Outcome.HOLDS
 

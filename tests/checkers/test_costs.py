@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 from test_broken_traces import ring
-from tracebuilder import TraceBuilder
+from tracebuilder import TraceBuilder, move
 
 from totempole.checkers.costs import Costs, costs_of
 from totempole.sim.fuzz.plan import plan
 from totempole.sim.script_runner import run
 
 
-def state(trace: TraceBuilder, node: int, detail: str) -> None:
-    columns: dict[str, Any] = {"ring": "12@1", "members": (1, 2), "detail": detail}
+def state(trace: TraceBuilder, node: int, text: str) -> None:
+    columns: dict[str, Any] = {"ring": "12@1", "members": (1, 2), **move(text)}
     trace.row(node, "state", **columns)
 
 

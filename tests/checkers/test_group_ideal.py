@@ -107,10 +107,10 @@ def test_a_damaged_delivery_is_noticed(
 def _missed(rows: list[Row], victim: Row) -> bool:
     """Whether the receiver goes to its next view with someone who delivered it too."""
     views = [row for row in rows if row.kind == "group_view" and row.at_us > victim.at_us]
-    mine = [row for row in views if row.process == victim.process and row.group in victim.group.split(",")]
+    mine = [row for row in views if row.process == victim.process and row.group in victim.groups.to]
     if not mine:
         return False
-    together = set(mine[0].detail.partition("together=")[2].split(","))
+    together = set(mine[0].groups.together)
     others = {row.process for row in rows if row.kind == "group_deliver" and row.message == victim.message}
     same = {row.process for row in views if _told(row) == _told(mine[0])}
     return victim.process in together and len(together & others & same) > 1

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from groupbuilder import GroupBuilder
 from grouptests import A, B, C, broken, delivery_of, holds, replaced, settled, the_row, three
-from tracebuilder import undecided, violated, without
+from tracebuilder import changed, undecided, violated, without
 
 from totempole.checkers import Outcome, check
 from totempole.errors import TraceError
@@ -68,7 +68,7 @@ def test_who_may_yet_follow_leaves_it_undecided() -> None:
     trace.bring(sent, 1, 3)
     assert check(trace.rows)["group-virtual-synchrony"].outcome is Outcome.HOLDS
     trace.leave_group(C, "g")
-    rows = [row for row in trace.rows if not (row.process == B and " leave " in row.detail)]
+    rows = without(trace.rows, kind="group_view", process=B, reason="leave")
     assert check(rows)["group-virtual-synchrony"].outcome is Outcome.UNDECIDED
     assert check(without(rows, node=2))["group-virtual-synchrony"].outcome is Outcome.UNDECIDED
 
@@ -137,7 +137,7 @@ def test_a_view_out_of_place() -> None:
     trace = three()
     trace.say(A, "g")
     trace.leave_group(C, "g")
-    rows = [row._replace(seq=1) if " leave " in row.detail else row for row in trace.rows]
+    rows = changed(trace.rows, {"kind": "group_view", "reason": "leave"}, seq=1)
     report = check(rows)
     assert "group-one-order" in violated(report)
     assert report["group-one-order"].violations[0].nodes == (1,)
@@ -246,7 +246,7 @@ def test_numbers_with_a_hole() -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"count": 2}, {"bytes": 99}, {"detail": "0 00000000"}, {"service": "safe"}, {"origin": 2}],
+    [{"count": 2}, {"bytes": 99}, {"digest": 1}, {"service": "safe"}, {"origin": 2}],
 )
 def test_not_what_was_sent(wrong: dict[str, Any]) -> None:
     trace = three()
@@ -286,7 +286,7 @@ def test_the_last_rows_of_a_killed_node_may_be_missing() -> None:
 def killed(trace: GroupBuilder, node: int) -> list[Row]:
     """The rows of a node that was killed after the last row that it has: another says so."""
     last = [row for row in trace.rows if row.node == node][-1]
-    end = Row(last.run, node, last.incarnation, last.step + 1, last.at_us, "test", "crash", detail="killed")
+    end = Row(last.run, node, last.incarnation, last.step + 1, last.at_us, "test", "crash", reason="killed")
     return [*trace.rows, end]
 
 
@@ -298,7 +298,7 @@ def test_a_killed_node_need_not_tell_what_it_sent_last(later: bool) -> None:
     told = [row for row in trace.rows if row.message == message or row.kind in ("originate", "receive")]
     trace.rows = [row for row in trace.rows if row.node != 1 or row not in told]
     if later:
-        trace.row(1, "state", detail="later")
+        trace.row(1, "state", reason="later")
     outcome = check(killed(trace, 1), complete=True)["group-whole-or-nothing"].outcome
     assert outcome is (Outcome.VIOLATED if later else Outcome.UNDECIDED)
 
@@ -322,12 +322,7 @@ def test_delivered_before_it_was_sent() -> None:
 def test_without_digests_contents_are_undecided() -> None:
     trace = three()
     trace.say(A, "g")
-    rows = [
-        row._replace(detail="0 -" if row.kind == "group_deliver" else "-")
-        if row.kind in ("group_deliver", "group_send")
-        else row
-        for row in trace.rows
-    ]
+    rows = [row._replace(digest=0) if row.layer == "groups" else row for row in trace.rows]
     assert undecided(check(rows, complete=True)) >= {"group-whole-or-nothing"}
 
 
@@ -394,7 +389,7 @@ def test_safe_before_a_processor_has_it_at_all() -> None:
     trace.safe(sent, A)
     rows = without(trace.rows, kind="receive", node=3, message=sent.packet)
     assert "group-safe-notices" in undecided(check(rows))
-    trace.row(3, "state", detail="later")
+    trace.row(3, "state", reason="later")
     rows = without(trace.rows, kind="receive", node=3, message=sent.packet)
     report = check(rows)
     assert violated(report) == {"group-safe-notices"}
@@ -441,14 +436,33 @@ def test_safe_within_the_transitional_configuration() -> None:
     assert check(trace.rows, complete=True)["group-safe-notices"].outcome is Outcome.HOLDS
 
 
+# any names
+
+
+def test_names_with_commas_spaces_and_line_breaks() -> None:
+    odd = ("a,b", "a", "b", " c\n d", ",")
+    trace = three(*odd)
+    message = trace.say(A, *odd[:4])
+    trace.say(B, ",")
+    trace.leave_group(C, "a,b")
+    trace.say(A, "a,b")
+    holds(trace.rows)
+    lost = the_row(trace.rows, kind="group_deliver", process=B, message=message)
+    rows = [row for row in trace.rows if row is not lost]
+    assert check(rows)["group-virtual-synchrony"].violations[0].messages == (message,)
+    old = the_row(trace.rows, kind="group_deliver", process=C, message=message)
+    wrong = replaced(trace.rows, old, to=("a", "b", "a,b", " c\n d"))
+    text = check(wrong)["group-whole-or-nothing"].violations[0].text
+    assert "groups a, b, a,b,  c\n d for a,b, a, b,  c\n d" in text
+
+
 # what rows must look like
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"kind": "group_view", "detail": "nonsense"},
-        {"kind": "group_deliver", "detail": "first 00"},
+        {"kind": "group_view", "ring": "nonsense"},
         {"kind": "group_deliver", "message": "1.1.1"},
     ],
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from groupbuilder import GroupBuilder
 from grouptests import A, B, C, broken, holds, replaced, settled, the_row, three
-from tracebuilder import changed, undecided, violated, without
+from tracebuilder import changed, move, undecided, violated, without
 
 from totempole.checkers import Outcome, check
 
@@ -15,19 +15,19 @@ def transferred(ending: bool = True) -> tuple[GroupBuilder, str, tuple[str, int]
     trace = GroupBuilder()
     trace.ring(1, 2, 3)
     for node in (1, 2):
-        trace.join(trace.connect(node), "g", flags="donor")
+        trace.join(trace.connect(node), "g", offers_state=True)
     joiner = trace.connect(3)
-    trace.join(joiner, "g", flags="wants_state")
+    trace.join(joiner, "g", wants_state=True)
     place = trace.last_view(joiner)
     trace.state(A, "g", "asked", place, joiner)
-    trace.state(A, "g", "prefix", place, "cafe")
+    trace.state(A, "g", "prefix", place, digest=0xCAFE)
     trace.state(joiner, "g", "begins", place, A)
     if ending:
         trace.say(B, "g")
-        trace.state(A, "g", "given", place, joiner, "0123abcd")
+        trace.state(A, "g", "given", place, joiner, 0x0123ABCD)
         later = trace._packet(A)
-        trace.state(joiner, "g", "last", later, A, "0123abcd")
-        trace.state(joiner, "g", "state", place, "cafe")
+        trace.state(joiner, "g", "last", later, A, 0x0123ABCD)
+        trace.state(joiner, "g", "state", place, digest=0xCAFE)
     return trace, joiner, place
 
 
@@ -43,11 +43,11 @@ def test_another_donor_takes_over() -> None:
     trace.disconnect(A)
     place = trace.last_view(joiner)
     trace.state(B, "g", "asked", place, joiner)
-    trace.state(B, "g", "prefix", place, "beef")
+    trace.state(B, "g", "prefix", place, digest=0xBEEF)
     trace.state(joiner, "g", "begins", place, B)
-    trace.state(B, "g", "given", place, joiner, "77777777")
-    trace.state(joiner, "g", "last", trace._packet(B), B, "77777777")
-    trace.state(joiner, "g", "state", place, "beef")
+    trace.state(B, "g", "given", place, joiner, 0x77777777)
+    trace.state(joiner, "g", "last", trace._packet(B), B, 0x77777777)
+    trace.state(joiner, "g", "state", place, digest=0xBEEF)
     holds(trace.rows, expectation=settled(trace))
 
 
@@ -55,29 +55,27 @@ def test_there_is_no_state() -> None:
     trace = GroupBuilder()
     trace.ring(1)
     process = trace.connect(1)
-    trace.join(process, "g", flags="wants_state")
-    trace.state(process, "g", "begins", trace.last_view(process), "none")
+    trace.join(process, "g", wants_state=True)
+    trace.state(process, "g", "begins", trace.last_view(process))
     holds(trace.rows, expectation=settled(trace, 1))
 
 
 def test_another_state_than_was_given() -> None:
     trace, _, _ = transferred()
-    old = the_row(trace.rows, kind="group_state", process=C, detail=f"last 0 {A} 0123abcd")
-    broken(replaced(trace.rows, old, detail=f"last 0 {A} 99999999"), "group-state-transfer", [1, 3])
-    unknown = replaced(trace.rows, old, detail=f"last 0 {A} -")
+    old = the_row(trace.rows, kind="group_state", process=C, stage="last")
+    broken(replaced(trace.rows, old, digest=0x99999999), "group-state-transfer", [1, 3])
+    unknown = replaced(trace.rows, old, digest=0)
     assert "group-state-transfer" in undecided(check(unknown, complete=True))
 
 
 def test_another_state_than_the_prefix() -> None:
     trace, _, _ = transferred()
-    broken(
-        changed(trace.rows, {"detail": "state 0 cafe"}, detail="state 0 f00d"), "group-state-transfer", [1, 3]
-    )
+    broken(changed(trace.rows, {"stage": "state"}, digest=0xF00D), "group-state-transfer", [1, 3])
 
 
 def test_state_that_nobody_gave() -> None:
     trace, _, _ = transferred()
-    rows = [row for row in trace.rows if not row.detail.startswith("given ")]
+    rows = without(trace.rows, stage="given")
     broken(rows, "group-state-transfer", [1, 3])
     assert "group-state-transfer" in undecided(check(rows, same_clock=False))
     assert "group-state-transfer" in undecided(check(without(rows, node=1), complete=True))
@@ -85,36 +83,36 @@ def test_state_that_nobody_gave() -> None:
 
 def test_state_from_someone_else() -> None:
     trace, _, _ = transferred()
-    rows = changed(trace.rows, {"detail": f"last 0 {A} 0123abcd"}, detail=f"last 0 {B} 0123abcd")
+    rows = changed(trace.rows, {"stage": "last"}, peer=B)
     broken(rows, "group-state-transfer", [3])
 
 
 def test_state_that_never_began() -> None:
     trace, _, _ = transferred()
-    rows = [row for row in trace.rows if not row.detail.startswith("begins ")]
+    rows = without(trace.rows, stage="begins")
     broken(rows, "group-state-transfer", [3])
 
 
 def test_state_twice() -> None:
     trace, joiner, _ = transferred()
-    trace.state(joiner, "g", "last", trace._packet(A), A, "0123abcd")
+    trace.state(joiner, "g", "last", trace._packet(A), A, 0x0123ABCD)
     broken(trace.rows, "group-state-transfer", [3])
 
 
 def test_state_that_was_not_wanted() -> None:
     trace, _, _ = transferred()
-    broken(changed(trace.rows, {"detail": "wants_state"}, detail=""), "group-state-transfer", [3])
+    broken(changed(trace.rows, {"wants_state": True}, wants_state=False), "group-state-transfer", [3])
 
 
 def test_state_from_one_who_has_none() -> None:
     trace, _, _ = transferred()
-    rows = changed(trace.rows, {"detail": "donor", "process": A}, detail="")
+    rows = changed(trace.rows, {"offers_state": True, "process": A}, offers_state=False)
     broken(rows, "group-state-transfer", [1])
 
 
 def test_state_given_unasked() -> None:
     trace, _, _ = transferred()
-    rows = [row for row in trace.rows if not row.detail.startswith("asked ")]
+    rows = without(trace.rows, stage="asked")
     broken(rows, "group-state-transfer", [1])
 
 
@@ -122,16 +120,16 @@ def test_state_from_another_than_the_first() -> None:
     trace = GroupBuilder()
     trace.ring(1, 2, 3)
     for node in (1, 2):
-        trace.join(trace.connect(node), "g", flags="donor")
+        trace.join(trace.connect(node), "g", offers_state=True)
     joiner = trace.connect(3)
-    trace.join(joiner, "g", flags="wants_state")
+    trace.join(joiner, "g", wants_state=True)
     place = trace.last_view(joiner)
     trace.state(B, "g", "asked", place, joiner)
     trace.state(joiner, "g", "begins", place, B)
     broken(trace.rows, "group-state-transfer", [3])
-    nobody = changed(trace.rows, {"kind": "group_state", "process": C}, detail="begins 0 none")
+    nobody = changed(trace.rows, {"kind": "group_state", "process": C}, peer="")
     broken(nobody, "group-state-transfer", [3])
-    waiting = changed(trace.rows, {"kind": "group_join", "process": A}, detail="donor wants_state")
+    waiting = changed(trace.rows, {"kind": "group_join", "process": A}, wants_state=True)
     holds(waiting)
 
 
@@ -154,7 +152,7 @@ def test_someone_who_left_is_still_there() -> None:
 
 def test_someone_who_is_gone_is_still_there() -> None:
     trace = three()
-    trace.tell("process", B, detail="disconnect")
+    trace.tell("process", B, reason="disconnect")
     broken(trace.rows, "group-liveness", [1], expectation=settled(trace))
 
 
@@ -202,13 +200,13 @@ def test_not_everyone_has_the_last_message() -> None:
 
 def test_a_joiner_that_is_never_told_of_its_state() -> None:
     trace = three()
-    trace.join(trace.connect(1), "g", flags="wants_state")
+    trace.join(trace.connect(1), "g", wants_state=True)
     broken(trace.rows, "group-liveness", [1], expectation=settled(trace))
 
 
 def test_a_state_that_never_arrives() -> None:
     trace, _, _ = transferred()
-    rows = [row for row in trace.rows if not row.detail.startswith(("last ", "state "))]
+    rows = without(without(trace.rows, stage="last"), stage="state")
     broken(rows, "group-liveness", [1, 3], expectation=settled(trace))
 
 
@@ -216,7 +214,7 @@ def test_a_joiner_that_waits_for_ever() -> None:
     trace, _, _ = transferred(ending=False)
     verdict = broken(trace.rows, "group-liveness", [1, 3], expectation=settled(trace))
     assert "never gave" in verdict.violations[0].text
-    rows = [row for row in trace.rows if not row.detail.startswith("asked ")]
+    rows = without(trace.rows, stage="asked")
     verdict = broken(rows, "group-liveness", [3], expectation=settled(trace))
     assert "never asked" in verdict.violations[0].text
 
@@ -258,7 +256,7 @@ def test_what_was_accepted_before_a_graceful_leave() -> None:
     crashed = changed(trace.rows, {"kind": "leave"}, kind="crash")
     holds(crashed, expectation=settled(trace, 2, 3))
     old = the_row(trace.rows, kind="leave")
-    hurried = old._replace(kind="state", detail="gather>left leave timeout")
+    hurried = old._replace(kind="state", **move("gather>left leave timeout"))
     late = old._replace(step=old.step + 1)
     rows = [one for row in trace.rows for one in ((hurried, late) if row is old else (row,))]
     holds(rows, expectation=settled(trace, 2, 3))

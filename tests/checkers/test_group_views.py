@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from groupbuilder import GroupBuilder
-from grouptests import A, B, C, broken, delivery_of, holds, reworded, settled, the_row, three, view_of
-from tracebuilder import changed, undecided, violated, without
+from grouptests import A, B, C, broken, delivery_of, holds, replaced, settled, the_row, three, view_of
+from tracebuilder import changed, undecided, violated, with_columns, without
 
 from totempole.checkers import Outcome, check
 
@@ -14,7 +14,7 @@ from totempole.checkers import Outcome, check
 def test_told_of_different_members() -> None:
     trace = three()
     old = the_row(trace.rows, kind="group_view", process=A)
-    rows = reworded(trace.rows, old, f"members={A},{B},{C}", f"members={A},{C}")
+    rows = replaced(trace.rows, old, processes=(A, C))
     broken(rows, "group-view-agreement", [1, 2], only=["group-honest-company"])
 
 
@@ -22,7 +22,7 @@ def test_told_of_different_reasons() -> None:
     trace = three()
     trace.leave_group(C, "g")
     old = the_row(trace.rows, kind="group_view", process=B)
-    rows = reworded(trace.rows, old, " leave ", " disconnect ")
+    rows = replaced(trace.rows, old, reason="disconnect")
     broken(rows, "group-view-agreement", [1, 2], only=["group-honest-company"])
 
 
@@ -31,7 +31,7 @@ def test_told_of_different_company() -> None:
     trace.cut(1, 2, 3, seq=12)
     trace.merge(1, 2, 3, seq=12)
     old = the_row(trace.rows, kind="group_view", process=B)
-    rows = reworded(trace.rows, old, f"together={A},{B},{C}", f"together={B},{C}")
+    rows = replaced(trace.rows, old, together=(B, C))
     broken(rows, "group-view-agreement", [1, 2], only=["group-honest-company"])
 
 
@@ -44,7 +44,7 @@ def test_each_part_of_a_merger_has_its_own_company() -> None:
     trace.cut(1, seq=16)
     trace.cut(2, 3, seq=16)
     trace.merge(1, 2, 3, seq=16)
-    assert "together=2.1.1,3.1.1" in the_row(trace.rows, kind="group_view", process=B).detail
+    assert the_row(trace.rows, kind="group_view", process=B).groups.together == (B, C)
     holds(trace.rows, expectation=settled(trace))
 
 
@@ -119,7 +119,7 @@ def test_joining_again_before_the_leave_is_in_the_order() -> None:
     """What is delivered in between belongs to the old membership."""
     trace = three()
     trace.tell("group_leave", B, group="g")
-    trace.tell("group_join", B, group="g", detail="")
+    trace.tell("group_join", B, group="g")
     trace.say(A, "g")
     trace._out(B, "g", "leave")
     trace.say(C, "g")
@@ -173,24 +173,24 @@ def merged() -> GroupBuilder:
 def test_company_that_was_not_there() -> None:
     trace = merged()
     rows = trace.rows
-    for process, company in ((A, A), (B, f"{B},{C}"), (C, f"{B},{C}")):
+    for process in (A, B, C):
         old = the_row(rows, kind="group_view", process=process)
-        rows = reworded(rows, old, f"together={company}", f"together={A},{B},{C}")
+        rows = replaced(rows, old, together=(A, B, C))
     broken(rows, "group-honest-company", [1], only=["group-virtual-synchrony"])
 
 
 def test_not_come_along_with_oneself() -> None:
     trace = merged()
     old = the_row(trace.rows, kind="group_view", process=A)
-    broken(reworded(trace.rows, old, f"together={A}", "together="), "group-honest-company", [1])
+    broken(replaced(trace.rows, old, together=()), "group-honest-company", [1])
 
 
 def test_someone_left_out_of_the_company() -> None:
     trace = three()
     trace.leave_group(C, "g")
     rows = [
-        row._replace(detail=row.detail.replace(f"together={A},{B}", f"together={row.process}"))
-        if " leave " in row.detail
+        with_columns(row, together=(row.process,))
+        if row.kind == "group_view" and row.reason == "leave"
         else row
         for row in trace.rows
     ]
@@ -202,7 +202,7 @@ def test_company_that_each_has_alone() -> None:
     trace = three()
     trace.move(1, 2, 3, seq=12)
     rows = [
-        row._replace(detail=row.detail.replace(f"together={A},{B},{C}", f"together={row.process}"))
+        with_columns(row, together=(row.process,))
         if row.kind == "group_view" and row.configuration == "12@1"
         else row
         for row in trace.rows
@@ -214,7 +214,7 @@ def test_a_transitional_view_without_someone_who_came_along() -> None:
     trace = three()
     trace.cut(1, 2, seq=12)
     rows = [
-        row._replace(detail=row.detail.replace(f"={A},{B}", f"={row.process}"))
+        with_columns(row, processes=(row.process,), together=(row.process,))
         if row.kind == "group_view" and row.configuration == "10@1"
         else row
         for row in trace.rows
@@ -235,14 +235,14 @@ def test_company_of_a_configuration_between() -> None:
     report = check(trace.rows)
     assert report["group-honest-company"].outcome is Outcome.HOLDS, str(report)
     old = the_row(trace.rows, kind="group_view", process=A)
-    rows = reworded(trace.rows, old, f"together={A},{C}", f"together={A}")
+    rows = replaced(trace.rows, old, together=(A,))
     assert "group-honest-company" in violated(check(rows))
 
 
 def test_a_leave_that_nobody_asked_for() -> None:
     trace = three()
     trace.disconnect(C)
-    rows = [row._replace(detail=row.detail.replace(" disconnect ", " leave ")) for row in trace.rows]
+    rows = changed(trace.rows, {"kind": "group_view", "reason": "disconnect"}, reason="leave")
     broken(rows, "group-honest-company", [1, 3])
     assert "group-honest-company" in undecided(check(rows, same_clock=False))
     assert "group-honest-company" in undecided(check(without(rows, node=3), complete=True))
@@ -251,18 +251,13 @@ def test_a_leave_that_nobody_asked_for() -> None:
 def test_a_disconnect_of_one_that_only_left() -> None:
     trace = three()
     trace.leave_group(C, "g")
-    rows = [row._replace(detail=row.detail.replace(" leave ", " disconnect ")) for row in trace.rows]
+    rows = changed(trace.rows, {"kind": "group_view", "reason": "leave"}, reason="disconnect")
     broken(rows, "group-honest-company", [1, 3])
 
 
 def test_a_newcomer_that_says_it_was_there() -> None:
     trace = three()
-    rows = [
-        row._replace(detail=row.detail.replace(f"together={A},{B}", f"together={A},{B},{C}"))
-        if f"members={A},{B},{C}" in row.detail
-        else row
-        for row in trace.rows
-    ]
+    rows = changed(trace.rows, {"processes": (A, B, C)}, together=(A, B, C))
     broken(rows, "group-honest-company", [3])
 
 
@@ -270,7 +265,7 @@ def test_a_transitional_view_with_someone_new() -> None:
     trace = three()
     trace.cut(1, 2, seq=12)
     rows = [
-        row._replace(detail=row.detail.replace(f"members={A},{B}", f"members={A},{B},2.1.2"))
+        with_columns(row, processes=(A, B, "2.1.2"))
         if row.kind == "group_view" and row.configuration == "10@1"
         else row
         for row in trace.rows
@@ -280,7 +275,7 @@ def test_a_transitional_view_with_someone_new() -> None:
 
 def test_a_join_that_brings_two() -> None:
     trace = three()
-    rows = [row for row in trace.rows if row.kind != "group_view" or f"members={A},{B} " not in row.detail]
+    rows = without(trace.rows, kind="group_view", processes=(A, B))
     report = check(rows)
     assert violated(report) == {"group-honest-company"}, str(report)
 

@@ -11,7 +11,7 @@ from typing import Any
 from zlib import crc32
 
 from totempole.checkers import Report
-from totempole.trace.schema import Row
+from totempole.trace.schema import OWN, Row, in_layers
 
 PAYLOAD_BYTES = 100
 COVERED = 10**6
@@ -33,13 +33,16 @@ class TraceBuilder:
         self._agreed: set[tuple[str, int]] = set()
         self._tickets = 0
 
-    def row(self, node: int, kind: str, **columns: Any) -> None:
+    def row(self, node: int, kind: str, *, layer: str = "srp", **columns: Any) -> None:
         self.at_us += 10
         self._steps[node] = self._steps.get(node, 0) + 1
         columns.setdefault("configuration", self._configurations.get(node, ""))
         incarnation = self._incarnations.get(node, 0)
         self.rows.append(
-            Row("test", node, incarnation, self._steps[node], self.at_us, "srp", kind, **columns)
+            Row(
+                *("test", node, incarnation, self._steps[node], self.at_us, layer, kind),
+                **in_layers(layer, columns),
+            )
         )
 
     def start(self, *nodes: int, seq: int = 4) -> None:
@@ -66,10 +69,11 @@ class TraceBuilder:
         for node in able:
             self.row(node, "join", members=members)
         for node in able:
-            self.row(node, "state", ring=name, members=members, detail="gather>commit consensus")
+            self.row(node, "state", ring=name, members=members, **move("gather>commit consensus"))
             self.write(node, int(name.partition("@")[0]))
         for node in able:
-            self.row(node, "state", ring=name, members=members, detail="commit>recover commit token")
+            columns = move("commit>recover commit token")
+            self.row(node, "state", ring=name, members=members, **columns)
 
     def regular(
         self,
@@ -104,7 +108,7 @@ class TraceBuilder:
             members=members,
             ring=ring,
             seq=seq,
-            detail=previous,
+            previous=previous,
         )
 
     def originate(self, node: int, service: str = "agreed", seq: int = 0, submitted: bool = True) -> str:
@@ -154,9 +158,9 @@ class TraceBuilder:
         self.deliver(message, node, *others)
         return message
 
-    def crash(self, *nodes: int, detail: str = "") -> None:
+    def crash(self, *nodes: int, reason: str = "") -> None:
         for node in nodes:
-            self.row(node, "crash", detail=detail)
+            self.row(node, "crash", reason=reason)
             self._configurations[node] = ""
 
     def leave(self, *nodes: int) -> None:
@@ -181,8 +185,30 @@ class TraceBuilder:
         return name
 
 
+def move(text: str) -> dict[str, str]:
+    """The columns of "old>new reason"."""
+    states, _, reason = text.partition(" ")
+    old, _, new = states.partition(">")
+    return {"old_state": old, "new_state": new, "reason": reason}
+
+
+def column(row: Row, name: str) -> Any:
+    """A column of the row or of a layer's own."""
+    layer = _LAYER_OF.get(name)
+    return getattr(row, name) if layer is None else getattr(getattr(row, layer), name)
+
+
+def with_columns(row: Row, **columns: Any) -> Row:
+    for layer in OWN:
+        columns = in_layers(layer, columns, row)
+    return row._replace(**columns)
+
+
+_LAYER_OF = {name: layer for layer, own in OWN.items() for name in own._fields}
+
+
 def matches(row: Row, where: dict[str, Any]) -> bool:
-    return all(getattr(row, name) == value for name, value in where.items())
+    return all(column(row, name) == value for name, value in where.items())
 
 
 def without(rows: list[Row], **where: Any) -> list[Row]:
@@ -195,7 +221,7 @@ def without(rows: list[Row], **where: Any) -> list[Row]:
 def changed(rows: list[Row], where: dict[str, Any], **columns: Any) -> list[Row]:
     """The rows, with other columns in those that match."""
     assert any(matches(row, where) for row in rows), f"no row has {where}"
-    return [row._replace(**columns) if matches(row, where) else row for row in rows]
+    return [with_columns(row, **columns) if matches(row, where) else row for row in rows]
 
 
 def violated(report: Report) -> set[str]:

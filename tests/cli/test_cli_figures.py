@@ -99,7 +99,7 @@ def two_who_part() -> list[Row]:
         installs(1, 2_000, "b", 1, 2),
         installs(2, 2_100, "b", 1, 2),
         row(1, 3_000, "deliver", origin=1, service="safe", count=1),
-        row(0, 900_000, "fault", detail="crash 2"),
+        row(0, 900_000, "fault", reason="crash", detail="2"),
         row(2, 900_000, "crash"),
         installs(1, 950_000, "c", 1, kind="transitional"),
         row(1, 950_000, "deliver", origin=2, service="agreed", count=1),

@@ -259,6 +259,7 @@ def test_watching_goes_on_until_interrupted(capsys: pytest.CaptureFixture[str]) 
             "in h from the beginning",
         ),
         (State("g", ANN, b"", PLACE), "g: state"),
+        (State("g\n\x1b[2J", ANN, b"", PLACE), r"g\n\x1b[2J: state"),
     ],
 )
 def test_remarks(event: View | Safe | Gap | Reconnected | State, text: str) -> None:

@@ -184,8 +184,8 @@ def test_what_a_program_may_not_do_is_refused(tmp_path: Path) -> None:
                 session.join("g").__enter__()
             with pytest.raises(SessionError, match="message_bytes_max"):
                 group.multicast(b"x" * 5_000_000)
-            with pytest.raises(SessionError, match="commas"):
-                session.join("a,b").__enter__()
+            with pytest.raises(SessionError, match="UTF-8"):
+                session.join("\ud800").__enter__()
             with pytest.raises(SessionError, match="'' has 0 bytes"):
                 session.join("").__enter__()
             with pytest.raises(TypeError, match="bytes"):

@@ -54,7 +54,7 @@ class Stage:
             self.world.hosts[me].ask(Multicast(1, ("g",), pack([payload]), service))
 
     def branches(self, me: ProcessorId) -> list[str]:
-        return [row.detail for row in self.world.rows if row.kind == "branch" and row.node == me]
+        return [row.reason for row in self.world.rows if row.kind == "branch" and row.node == me]
 
 
 @pytest.mark.parametrize("service", Service)

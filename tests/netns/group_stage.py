@@ -384,9 +384,9 @@ def with_trace(seen: Mapping[str, Record], rows: Collection[Row]) -> None:
     told: dict[str, list[Told]] = defaultdict(list)
     for row in rows:
         if row.kind == "group_deliver":
-            ring, index = row.ring.split("@"), row.detail.partition(" ")[0]
-            place = ((int(ring[0]), int(ring[1])), row.seq, int(index))
-            told[row.process].append(Told(place, row.group, row.message, row.count))
+            ring = row.ring.split("@")
+            place = ((int(ring[0]), int(ring[1])), row.seq, row.groups.index)
+            told[row.process].append(Told(place, ",".join(row.groups.to), row.message, row.count))
     for name, record in seen.items():
         for process, events in record.lives:
             states = {event[2]: _place(event[1]) for event in events if event[0] == "state"}

@@ -222,14 +222,14 @@ class Stage:
     @property
     def branches(self) -> Counter[str]:
         """The rare branches that the nodes took, by name."""
-        return Counter(row.detail for row in self.of_kind("branch"))
+        return Counter(row.reason for row in self.of_kind("branch"))
 
 
 def with_crashes(rows: list[Row], dead: Collection[int]) -> list[Row]:
     """A killed node cannot write that it crashed: who killed it does."""
     last = {row.node: row for row in rows if row.node in dead}
     crashes = [
-        Row(row.run, row.node, row.incarnation, row.step + 1, row.at_us, "test", "crash", detail="killed")
+        Row(row.run, row.node, row.incarnation, row.step + 1, row.at_us, "test", "crash", reason="killed")
         for row in last.values()
     ]
     return [*rows, *crashes]

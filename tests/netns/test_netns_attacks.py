@@ -48,7 +48,7 @@ def test_a_token_that_is_shown_to_another_member_is_not_a_second_token(
 def refused_by_3(rows: Iterable[Row]) -> list[Row]:
     """Tokens that 3 would have taken, had it not looked at their sender. Later copies are redundant."""
     reason = "token from another than the predecessor"
-    return [row for row in rows if (row.node, row.kind, row.detail) == (3, "drop", reason)]
+    return [row for row in rows if (row.node, row.kind, row.reason) == (3, "drop", reason)]
 
 
 # Links that are dead one way. The token goes from 1 to 2 to 3 to 4.

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from group_stage import Record, compare, with_trace
 
+from totempole.trace.layers.groups import GroupColumns
 from totempole.trace.schema import Row
 
 P, Q = "1.1.1", "2.1.1"
@@ -77,11 +78,11 @@ def told(process: str) -> list[Row]:
             kind="group_deliver",
             process=process,
             message=f"{P}:{number}",
-            group="a",
             ring="4@1",
             seq=seq,
             count=1,
-            detail="0 7",
+            digest=7,
+            groups=GroupColumns(to=("a",)),
         )
         for number, seq in ((1, 2), (2, 3), (3, 5))
     ]

@@ -148,8 +148,8 @@ def test_another_donor_takes_over(groups: GroupStageMaker) -> None:
     assert_same_state(stage, other, "p3")
     assert len(stage.seen["p3"].of("state")) == 1
     joiner, _ = stage.seen["p3"].lives[0]
-    rows = [row.detail.split() for row in stage.of_kind("group_state") if row.process == joiner]
-    begun = [words[2] for words in rows if words[0] == "begins"]
+    rows = [row.groups for row in stage.of_kind("group_state") if row.process == joiner]
+    begun = [own.peer for own in rows if own.stage == "begins"]
     assert [processor.partition(".")[0] for processor in begun] == [str(donors[victim]), str(donors[other])]
 
 
@@ -181,7 +181,7 @@ def test_loss_under_the_seal(groups: GroupStageMaker, tmp_path: Path, in_pieces:
         in_two_groups(stage)
         with stage.loss(5):
             stage.deliver(150)
-    branches = {row.detail for row in stage.of_kind("branch")}
+    branches = {row.reason for row in stage.of_kind("branch")}
     assert REPAIRED in branches or not in_pieces
     if in_pieces:
         stage.assert_replays("--key-file", str(key_file))

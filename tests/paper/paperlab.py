@@ -26,6 +26,7 @@ from totempole.srp.ring import Ring
 from totempole.srp.states import State
 from totempole.stack import ProcessorStack
 from totempole.trace.schema import Row
+from totempole.trace.told import told
 from totempole.types import Configuration, ConfigurationKind, ProcessorId, RingId, RingKind, Service
 
 MS = 1_000
@@ -255,7 +256,7 @@ class Lab:
         ]
 
     def details(self, kind: str, me: ProcessorId | None = None, since_us: int = 0) -> list[str]:
-        return [row.detail for row in self.rows(kind, me, since_us)]
+        return [told(row) for row in self.rows(kind, me, since_us)]
 
     def installed_at(self, me: ProcessorId, ring_id: RingId) -> int:
         """When a processor installed a ring."""

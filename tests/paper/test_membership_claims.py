@@ -23,6 +23,7 @@ from totempole.srp.packets import (
     Wake,
 )
 from totempole.srp.states import State
+from totempole.trace.told import told
 from totempole.types import NO_RING, ConfigurationKind, ProcessorId, RingId, RingKind, Service
 
 REGULAR, TRANSITIONAL = ConfigurationKind.REGULAR, ConfigurationKind.TRANSITIONAL
@@ -82,7 +83,7 @@ def test_token_loss_starts_the_membership_algorithm() -> None:
     lab.lose_token()
     lab.run(CALM.token_loss_us + 50 * MS)
     first = lab.rows("state", since_us=since_us)[0]
-    assert first.detail == "operational>gather token loss"
+    assert told(first) == "operational>gather token loss"
     assert abs(first.at_us - since_us - CALM.token_loss_us) < MS
     assert lab.members(1) == lab.everyone
     assert any(sent.at_us == first.at_us and sent.source == first.node for sent in lab.sent(Join, since_us))
@@ -98,7 +99,7 @@ def test_a_foreign_message_starts_the_membership_algorithm() -> None:
     lab.until_rings(lab.everyone)
     first = lab.rows("state", since_us=since_us)[0]
     assert first.node in (1, 2)
-    assert first.detail == "operational>gather foreign message"
+    assert told(first) == "operational>gather foreign message"
     assert 4 in next(j for j in lab.joins(since_us) if j.sender == first.node).proc_set
 
 
@@ -118,7 +119,7 @@ def test_failure_to_receive_starts_the_membership_algorithm() -> None:
     lab.send(1, 3)
     lab.until_rings([1, 2, 4])
     first = lab.rows("state", since_us=since_us)[0]
-    assert first.detail == "operational>gather failure to receive"
+    assert told(first) == "operational>gather failure to receive"
     assert first.node != 3
     assert next(j for j in lab.joins(since_us) if j.sender == first.node).fail_set == {3}
 
@@ -384,9 +385,7 @@ def test_the_second_rotation_of_the_commit_token_spreads() -> None:
     assert [token.sender for token in second] == [1, 2, 3, 4]
     assert len({token.memb_list for token in second}) == 1
     for me in lab.everyone:
-        shift = next(
-            row for row in lab.rows("state", me, since_us) if row.detail.startswith("commit>recover")
-        )
+        shift = next(row for row in lab.rows("state", me, since_us) if row.new_state == "recover")
         assert shift.at_us == next(s.at_us for s in lab.sent(CommitToken, shift.at_us, me))
 
 
@@ -487,8 +486,8 @@ def test_the_ring_number_is_on_stable_storage_before_the_commit_token_leaves_aga
         lab.until(lambda me=me: lab.state(me) is State.RECOVER)
         on_disk, _ = read_log(bytes(lab.world.hosts[me].disk.log))
         assert on_disk["ring_seq"] == lab.machine(me).ring_id.seq
-    waited = [row for row in lab.rows("state", since_us=since_us) if "commit>recover" in row.detail]
-    begun = [row for row in lab.rows("state", since_us=since_us) if "gather>commit" in row.detail]
+    waited = [row for row in lab.rows("state", since_us=since_us) if row.new_state == "recover"]
+    begun = [row for row in lab.rows("state", since_us=since_us) if row.new_state == "commit"]
     assert waited[0].at_us - begun[0].at_us >= 20 * MS
 
 

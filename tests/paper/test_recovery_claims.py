@@ -190,7 +190,7 @@ def test_a_ring_is_installed_after_three_quiet_rotations() -> None:
 def test_a_promise_is_given_before_anyone_installs() -> None:
     """§4.3: whoever installs has every other member's promise to deliver what was exchanged."""
     lab, since_us, _ = recovered_ring(count=3)
-    promised = [row.at_us for row in lab.rows("branch", since_us=since_us) if row.detail == "promise given"]
+    promised = [row.at_us for row in lab.rows("branch", since_us=since_us) if row.reason == "promise given"]
     installed = [lab.installed_at(me, lab.ring(1).ring_id) for me in lab.everyone]
     assert len(promised) == 4
     assert max(promised) < min(installed)

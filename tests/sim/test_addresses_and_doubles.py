@@ -33,8 +33,8 @@ def play(steps: str) -> Outcome:
     return outcome
 
 
-def branches(outcome: Outcome, detail: str) -> int:
-    return sum(row.kind == "branch" and row.detail == detail for row in outcome.rows)
+def branches(outcome: Outcome, reason: str) -> int:
+    return sum(row.kind == "branch" and row.reason == reason for row in outcome.rows)
 
 
 # Addresses
@@ -74,7 +74,7 @@ def test_a_processor_that_moves_while_it_runs_is_found_again(me: int) -> None:
     outcome = play(f"at 4.1s move {me}")
     assert outcome.world.faults["move"] == 1
     assert outcome.world.counters["sent to an old address"] > 0
-    assert any(row.kind == "state" and "gather token loss" in row.detail for row in outcome.rows)
+    assert any((row.new_state, row.reason) == ("gather", "token loss") for row in outcome.rows)
 
 
 def test_a_processor_that_moves_while_it_is_down() -> None:

@@ -283,7 +283,7 @@ def test_rings_with_high_timestamps_merge_as_quickly_as_others() -> None:
         world.run_for(10 * MS)
         assert world.now_us - started_us < 800 * MS
     world.run_for(300 * MS)
-    assert not [row for row in world.rows if row.detail == "recovery failed" and row.at_us > started_us]
+    assert not [row for row in world.rows if row.reason == "recovery failed" and row.at_us > started_us]
     send_for(world, 100 * MS, tuple(world.hosts), every_us=MS)
     assert_sound(world)
 

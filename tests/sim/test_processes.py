@@ -8,6 +8,7 @@ from totempole.errors import ScenarioError
 from totempole.sim.replica import GENESIS, Ledger, Mark, Replica
 from totempole.sim.scenario import Outcome, parse, render_story, run
 from totempole.sim.script import JoinGroup, Multicast, OnProcess, QuitGroup, When
+from totempole.trace.schema import Row
 from totempole.types import NO_RING, OrderKey, Place, ProcessId, RingId, Service
 
 HEAD = """
@@ -25,8 +26,12 @@ def play(steps: str, groups: str = "", more: str = "") -> Outcome:
     return outcome
 
 
-def details(outcome: Outcome, kind: str, process: str) -> list[str]:
-    return [row.detail for row in outcome.rows if row.kind == kind and row.process == process]
+def told_to(outcome: Outcome, kind: str, process: str) -> list[Row]:
+    return [row for row in outcome.rows if row.kind == kind and row.process == process]
+
+
+def reasons(outcome: Outcome, kind: str, process: str) -> list[str]:
+    return [row.reason for row in told_to(outcome, kind, process)]
 
 
 def test_the_language_has_processes() -> None:
@@ -74,9 +79,9 @@ def test_without_groups_there_are_no_processes() -> None:
 
 def test_whatever_a_program_is_asked_for_starts_it() -> None:
     outcome = play("at 1s join 1.a orders\nat 1100ms multicast 2.b orders\n")
-    assert details(outcome, "process", "1.1.1") == ["connect"]
-    assert details(outcome, "process", "2.1.1") == ["connect"]
-    assert len(details(outcome, "group_deliver", "1.1.1")) == 1
+    assert reasons(outcome, "process", "1.1.1") == ["connect"]
+    assert reasons(outcome, "process", "2.1.1") == ["connect"]
+    assert len(told_to(outcome, "group_deliver", "1.1.1")) == 1
     assert "tells 1.1.1 of orders {1.1.1} by join" in render_story(outcome.rows)
 
 
@@ -89,11 +94,12 @@ at 1200ms join 2.b orders state
 at 1200ms multicast 1.a orders units=5
 """
     )
-    given = [detail.split() for detail in details(outcome, "group_state", "1.1.1")]
-    got = [detail.split() for detail in details(outcome, "group_state", "2.1.1")]
-    (prefix,) = [words for words in given if words[0] == "prefix"]
-    (state,) = [words for words in got if words[0] == "state"]
-    assert prefix[1:] == state[1:]
+    given, got = (told_to(outcome, "group_state", process) for process in ("1.1.1", "2.1.1"))
+    (prefix,) = [row for row in given if row.groups.stage == "prefix"]
+    (state,) = [row for row in got if row.groups.stage == "state"]
+    places = [(row.ring, row.seq, row.groups.index, row.digest) for row in (prefix, state)]
+    assert places[0] == places[1]
+    assert prefix.digest
     assert outcome.programs is not None
     digests = {process.replicas["orders"].digest for process in outcome.programs.running}
     assert len(digests) == 1
@@ -114,7 +120,7 @@ at 1230ms resume 1
     )
     assert outcome.programs is not None
     assert outcome.programs.acts["waited for room"]
-    assert len(details(outcome, "group_deliver", "1.1.1")) == 31
+    assert len(told_to(outcome, "group_deliver", "1.1.1")) == 31
 
 
 def test_a_stalled_program_catches_up_and_one_that_stalls_too_long_is_cut_off() -> None:
@@ -132,8 +138,8 @@ at 1600ms multicast 2.c orders units=80
     assert outcome.programs is not None
     assert outcome.programs.acts["caught up"] == 1
     assert outcome.programs.acts["disconnected as too slow"] == 1
-    assert details(outcome, "process", "1.1.2") == ["connect", "disconnect"]
-    assert len(details(outcome, "group_deliver", "1.1.1")) == 100
+    assert reasons(outcome, "process", "1.1.2") == ["connect", "disconnect"]
+    assert len(told_to(outcome, "group_deliver", "1.1.1")) == 100
 
 
 def test_a_processor_takes_its_processes_with_it_and_new_ones_come() -> None:

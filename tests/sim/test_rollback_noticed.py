@@ -30,7 +30,7 @@ def test_those_who_remember_a_later_life_refuse_the_former_one_and_say_so() -> N
     (rollback,) = outcome.world.rollbacks
     assert rollback.lasts
     assert set(rollback.witnesses) == {1, 3}
-    refusals = [row for row in outcome.rows if row.kind == "branch" and row.detail == REFUSED]
+    refusals = [row for row in outcome.rows if row.kind == "branch" and row.reason == REFUSED]
     assert {row.node for row in refusals} == {1, 3}
     assert {(row.origin, row.count) for row in refusals} == {(2, rollback.row.incarnation)}
     assert outcome.world.hosts[1].regular_configuration is not None
@@ -68,7 +68,7 @@ BEFORE = Rollback(START, {1: 1}, lasts=True)
 def test_a_rollback_that_nobody_notices() -> None:
     (violation,) = check_rollbacks([START], [BEFORE]).violations
     assert "nobody of [1]" in violation.text
-    refusal = row(1, 20, "branch", detail=REFUSED, origin=2)
+    refusal = row(1, 20, "branch", reason=REFUSED, origin=2)
     assert not check_rollbacks([START, refusal], [BEFORE]).violations
     assert check_rollbacks([START, refusal._replace(origin=3)], [BEFORE]).violations
 
@@ -79,7 +79,7 @@ def test_a_rollback_is_excused_when_it_or_its_witnesses_are_gone() -> None:
 
 
 def test_a_ring_with_one_who_knows_better() -> None:
-    refusal = row(1, 20, "branch", detail=REFUSED, origin=2)
+    refusal = row(1, 20, "branch", reason=REFUSED, origin=2)
     installed = {"configuration": "40@1", "configuration_kind": "regular", "members": (1, 2)}
     rows = [START, refusal, row(1, 21, "configuration", **installed)]
     assert not check_rollbacks(rows, [BEFORE]).violations

@@ -11,6 +11,7 @@ from totempole.sim.load import Burst
 from totempole.sim.scenario import Outcome, build, parse, run
 from totempole.sim.settling import check_lasting
 from totempole.trace.schema import Row
+from totempole.trace.told import told
 from totempole.types import Service
 
 FOUR = """
@@ -39,7 +40,7 @@ def _time(line: str) -> float:
 
 
 def faults(outcome: Outcome) -> list[str]:
-    return [row.detail for row in outcome.rows if row.kind == "fault"]
+    return [told(row) for row in outcome.rows if row.kind == "fault"]
 
 
 def rows(outcome: Outcome, node: int, kind: str) -> list[Row]:
@@ -171,9 +172,9 @@ def test_recorded_packets_come_again_much_later() -> None:
     steps = "at 1s replay message from 2 after=700ms count=5\nat 1s replay token from 2 to 4 after=300ms"
     outcome = play(f"{steps}\nend 5s\nexpect settled 2s")
     hold(outcome)
-    again = [row for row in outcome.rows if row.detail.startswith("replayed")]
+    again = [row for row in outcome.rows if row.reason == "replayed"]
     assert outcome.world.counters["replayed"] == len(again) == 5 * 3 + 1
-    assert min(row.at_us for row in again if "message" in row.detail) > 1_700_000
+    assert min(row.at_us for row in again if "message" in told(row)) > 1_700_000
 
 
 def test_heal_calls_off_what_would_still_go_astray() -> None:
@@ -268,9 +269,9 @@ def test_an_ambush_may_lie_in_wait_behind_another() -> None:
     outcome = play(f"{steps}\nend 6s\nexpect settled 4s")
     hold(outcome)
     crash = rows(outcome, 2, "crash")[0].at_us
-    said = [row.at_us for row in outcome.rows if "operational>gather" in row.detail and row.kind == "state"]
+    said = [row.at_us for row in outcome.rows if (row.old_state, row.new_state) == ("operational", "gather")]
     assert min(said) < crash
-    assert any(row.at_us == crash and "promise given" in row.detail for row in outcome.rows)
+    assert any(row.at_us == crash and row.reason == "promise given" for row in outcome.rows)
 
 
 @pytest.mark.parametrize(

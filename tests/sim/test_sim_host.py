@@ -180,7 +180,7 @@ def test_full_buffers_overflow_and_are_counted_and_traced() -> None:
     world.run_for(1_000)
     assert heard(world, 1) == ["x", "a", "b", "c", "t"]
     assert world.counters["overflowed"] == 2
-    drops = [(row.count, row.detail) for row in world.rows if row.kind == "drop"]
+    drops = [(row.count, row.reason) for row in world.rows if row.kind == "drop"]
     assert drops == [(1, "overflow data"), (1, "overflow token")]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from totempole.sim.scenario import parse, run
+from totempole.trace.told import told
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -38,7 +39,7 @@ def test_a_lost_token_is_told_in_the_rows() -> None:
     text = "processors 1 2\nat 300ms drop-next token from 1 count=1\nend 600ms\nexpect members 1 (1 2)\n"
     outcome = run(parse(text))
     assert outcome.failures == []
-    assert "dropped token from 1" in [row.detail for row in outcome.rows]
+    assert "dropped token from 1" in [told(row) for row in outcome.rows]
     assert outcome.world.counters["filtered"] == 1
 
 

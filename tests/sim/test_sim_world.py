@@ -14,6 +14,7 @@ from totempole.sim.replay import replay
 from totempole.sim.world import World
 from totempole.trace.digest import trace_digest
 from totempole.trace.schema import Row
+from totempole.trace.told import told
 from totempole.types import Service
 
 NOISY = Condition(loss=0.05, duplicate=0.02, reorder=0.05, late=0.001, corrupt=0.005, delay_us=(50, 300))
@@ -80,7 +81,7 @@ def test_faults_are_rows_and_are_counted() -> None:
     world.partition([[2, 1], [3]])
     world.cut(1, 2)
     world.set_condition(Condition(loss=0.5), 1, 2)
-    faults = [(row.node, row.layer, row.detail) for row in world.rows if row.kind == "fault"]
+    faults = [(row.node, row.layer, told(row)) for row in world.rows if row.kind == "fault"]
     assert faults == [
         (0, "sim", "partition (1 2) (3)"),
         (0, "sim", "cut 1 2"),

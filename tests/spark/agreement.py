@@ -15,7 +15,7 @@ from totempole.spark import findings
 from totempole.spark.schema import EVENTS
 from totempole.spark.silver import Silver
 from totempole.spark.terms import terms_table
-from totempole.trace.schema import Row
+from totempole.trace.schema import Row, flat
 
 SparkProperty = Callable[[Any], Iterable[DataFrame]]
 Runs = Mapping[str, tuple[Sequence[Row], Terms]]
@@ -23,7 +23,7 @@ Runs = Mapping[str, tuple[Sequence[Row], Terms]]
 
 def silver_of(spark: SparkSession, runs: Runs) -> Silver:
     rows = [row._replace(run=run) for run, (events, _) in runs.items() for row in events]
-    bronze = spark.createDataFrame(rows, EVENTS).repartition(2, "run").cache()
+    bronze = spark.createDataFrame(list(map(flat, rows)), EVENTS).repartition(2, "run").cache()
     return Silver(bronze, terms_table(spark, {run: terms for run, (_, terms) in runs.items()}))
 
 

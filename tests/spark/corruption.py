@@ -84,5 +84,5 @@ _FAULTS: tuple[Fault, ...] = (
 )
 _COLUMNS = (
     *("message", "origin", "service", "ring", "seq", "timestamp"),
-    *("configuration", "members", "detail", "bytes", "at_us"),
+    *("configuration", "members", "previous", "old_state", "new_state", "reason", "bytes", "at_us"),
 )

@@ -59,7 +59,7 @@ def _membership(number: int, membership: Membership, last: bool) -> Fact:
     ends = (_at(views[0].row), _at(views[-1].row)) if views else (None, None)
     return (
         *("membership", number, membership.group, membership.index + 1, last, _at(membership.join)),
-        *(_at(membership.left), tuple(sorted(membership.flags)), *ends),
+        *(_at(membership.left), membership.offers_state, membership.wants_state, *ends),
     )
 
 
@@ -124,7 +124,7 @@ def _told_membership(number: int, row: Any) -> Iterator[Fact]:
     ends = (_shown(view and view.row) for view in (row.first_view, row.last_view))
     yield (
         *("membership", number, row.group, row.membership, row["last"], _shown(row["join"])),
-        *(_shown(row.left), tuple(sorted(filter(None, row.flags))), *ends),
+        *(_shown(row.left), row.offers_state, row.wants_state, *ends),
     )
 
 

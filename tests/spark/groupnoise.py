@@ -30,17 +30,20 @@ def noise(seed: int) -> list[Row]:
     for _ in range(chance.randint(10, EVENTS_MAX)):
         process = chance.choice(NAMES[:4])
         kind = chance.choice(tuple(_TELL))
-        trace.row(int(process[0]), kind, process=process, **_TELL[kind](chance))
-        trace.rows[-1] = trace.rows[-1]._replace(layer="groups", at_us=chance.randrange(300))
+        trace.row(int(process[0]), kind, layer="groups", process=process, **_TELL[kind](chance))
+        trace.rows[-1] = trace.rows[-1]._replace(at_us=chance.randrange(300))
     return trace.rows
 
 
 def _connection(chance: Random) -> dict[str, object]:
-    return {"detail": chance.choice(("connect", "disconnect"))}
+    return {"reason": chance.choice(("connect", "disconnect"))}
 
 
 def _join(chance: Random) -> dict[str, object]:
-    return {"group": chance.choice("gh"), "detail": chance.choice(("", "donor", "wants_state"))}
+    return {
+        "group": chance.choice("gh"),
+        chance.choice(("offers_state", "wants_state")): chance.random() < 0.7,
+    }
 
 
 def _leave(chance: Random) -> dict[str, object]:
@@ -50,7 +53,7 @@ def _leave(chance: Random) -> dict[str, object]:
 def _message(chance: Random) -> dict[str, object]:
     return {
         "message": f"{chance.choice(NAMES)}:{chance.randint(1, 4)}",
-        "group": chance.choice(("g", "h", "g,h", "h,g", "x")),
+        "to": chance.choice((("g",), ("h",), ("g", "h"), ("h", "g"), ("x",), ())),
         "count": chance.choice((1, 1, 2, 3)),
         "bytes": chance.choice((1, 1, 1, 2)),
         "service": chance.choice(("agreed", "agreed", "safe")),
@@ -63,17 +66,17 @@ def _place(chance: Random) -> dict[str, object]:
 
 
 def _send(chance: Random) -> dict[str, object]:
-    return {**_message(chance), "detail": chance.choice(("ab", "ab", "ab", "-"))}
+    return {**_message(chance), "digest": chance.choice((171, 171, 171, 0))}
 
 
 def _deliver(chance: Random) -> dict[str, object]:
-    detail = f"{chance.randint(0, 1)} {chance.choice(('ab', 'ab', 'ab', 'cd', '-'))}"
-    return {**_message(chance), **_place(chance), "origin": chance.randint(1, 2), "detail": detail}
+    own = {"index": chance.randint(0, 1), "digest": chance.choice((171, 171, 171, 205, 0))}
+    return {**_message(chance), **_place(chance), "origin": chance.randint(1, 2), **own}
 
 
 def _view(chance: Random) -> dict[str, object]:
     """Often of the same few, or nobody would ever go together with another."""
-    members, together = (",".join(sorted(_some(chance))) for _ in range(2))
+    members, together = (tuple(sorted(_some(chance))) for _ in range(2))
     columns: dict[str, object] = {
         **_place(chance),
         "configuration": chance.choice(CONFIGURATIONS),
@@ -84,8 +87,8 @@ def _view(chance: Random) -> dict[str, object]:
         seq = chance.randint(1, 3)
         columns = {"ring": "8@1", "seq": seq, "configuration": "8@1", "configuration_kind": "regular"}
         changed = "configuration" if seq == 1 else "join"
-    detail = f"{chance.choice((0, 0, 0, 1))} {changed} members={members} together={together}"
-    return {**columns, "group": chance.choice("ggh"), "detail": detail}
+    own = {"index": chance.choice((0, 0, 0, 1)), "processes": members, "together": together}
+    return {**columns, "group": chance.choice("ggh"), "reason": changed, **own}
 
 
 def _some(chance: Random) -> list[str]:
@@ -94,15 +97,15 @@ def _some(chance: Random) -> list[str]:
 
 
 def _safe(chance: Random) -> dict[str, object]:
-    return {**_message(chance), **_place(chance), "detail": str(chance.randint(0, 1))}
+    return {**_message(chance), **_place(chance), "index": chance.randint(0, 1)}
 
 
 def _state(chance: Random) -> dict[str, object]:
-    what, other = chance.choice(("asked", "given", "begins", "last")), chance.choice(NAMES)
-    words = [what, "0", other, chance.choice(("ab", "cd", "-"))]
+    stage, peer = chance.choice(("asked", "given", "begins", "last")), chance.choice(NAMES)
+    digest = chance.choice((171, 205, 0))
     if chance.random() < 0.3:
-        words = [chance.choice(("prefix", "state")), "0", chance.choice(("ab", "cd"))]
-    return {**_place(chance), "group": "g", "detail": " ".join(words)}
+        stage, peer = chance.choice(("prefix", "state")), ""
+    return {**_place(chance), "group": "g", "stage": stage, "peer": peer, "digest": digest}
 
 
 _TELL = {

@@ -113,13 +113,12 @@ def _rows_of(outcome: Outcome) -> list[Row]:
     """Without most of what the properties of groups do not look at: Spark is slow to take rows in."""
     noticed = {(row.ring, row.seq) for row in outcome.rows if row.kind == "group_safe"}
     kinds = {"configuration", "crash", "restart", "leave", "fault"}
-    hurried = ">left leave timeout"
     return [
         row
         for row in outcome.rows
         if row.layer == "groups"
         or row.kind in kinds
-        or row.detail.endswith(hurried)
+        or row.new_state == "left"
         or (row.kind in ("originate", "receive") and (row.ring, row.seq) in noticed)
     ]
 
@@ -133,15 +132,21 @@ def wanderer(seed: int) -> list[Row]:
     for seq in range(chance.randint(5, 40)):
         what = chance.choice(("group_join", "group_leave", "group_view", "group_view", "group_state"))
         if what == "group_view":
-            together = chance.choice((process, "", "", "2.1.1"))
-            detail = f"0 configuration members={process} together={together}"
+            together = chance.choice(((process,), (), (), ("2.1.1",)))
             trace.tell(
-                what, process, group="g", configuration_kind="regular", ring="8@1", seq=seq, detail=detail
+                *(what, process),
+                group="g",
+                configuration_kind="regular",
+                ring="8@1",
+                seq=seq,
+                reason="configuration",
+                processes=(process,),
+                together=together,
             )
         elif what == "group_state":
-            trace.state(process, "g", "begins", ("8@1", seq), "none")
+            trace.state(process, "g", "begins", ("8@1", seq))
         else:
-            trace.tell(what, process, group="g", detail="")
+            trace.tell(what, process, group="g")
     return trace.rows
 
 

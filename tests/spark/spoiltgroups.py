@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from random import Random
 
-from totempole.trace.schema import Row
+from tracebuilder import column, with_columns
+
+from totempole.trace.schema import OWN, Row
 
 FAULTS_MAX = 6
 _COLUMNS = (
     *("message", "process", "group", "count", "bytes", "service", "origin", "ring", "seq", "configuration"),
-    *("configuration_kind", "detail", "at_us"),
+    *("configuration_kind", "reason", "digest", "at_us", *OWN["groups"]._fields),
 )
 
 
@@ -56,15 +58,15 @@ def _swapped(rows: list[Row], place: int, chance: Random) -> None:
 
 def _like_another(rows: list[Row], place: int, chance: Random) -> None:
     """One column has the value that another event of the same kind has."""
-    column = chance.choice(_COLUMNS)
+    name = chance.choice(_COLUMNS)
     other = chance.choice([row for row in rows if row.kind == rows[place].kind])
-    rows[place] = rows[place]._replace(**{column: getattr(other, column)})
+    rows[place] = with_columns(rows[place], **{name: column(other, name)})
 
 
 def _off_by_a_little(rows: list[Row], place: int, chance: Random) -> None:
-    column = chance.choice(("seq", "count", "bytes", "at_us"))
-    value = getattr(rows[place], column) + chance.choice((-200, -2, -1, 1, 2, 200))
-    rows[place] = rows[place]._replace(**{column: value})
+    name = chance.choice(("seq", "count", "bytes", "at_us", "index"))
+    value = column(rows[place], name) + chance.choice((-200, -2, -1, 1, 2, 200))
+    rows[place] = with_columns(rows[place], **{name: value})
 
 
 def _other_company(rows: list[Row], place: int, chance: Random) -> None:
@@ -73,25 +75,27 @@ def _other_company(rows: list[Row], place: int, chance: Random) -> None:
     if not views:
         return
     view = chance.choice(views)
-    words, which = view.detail.split(" "), chance.choice((2, 3))
-    name, _, listed = words[which].partition("=")
-    company = set(filter(None, listed.split(","))) ^ {chance.choice(views).process}
-    words[which] = f"{name}={','.join(sorted(company))}"
-    told = [view] if chance.random() < 0.5 else [row for row in views if row.detail == view.detail]
+    name = chance.choice(("processes", "together"))
+    company = tuple(sorted(set(column(view, name)) ^ {chance.choice(views).process}))
+    told = [view] if chance.random() < 0.5 else [row for row in views if _alike(row, view)]
     for row in told:
-        rows[rows.index(row)] = row._replace(detail=" ".join(words))
+        rows[rows.index(row)] = with_columns(row, **{name: company})
+
+
+def _alike(one: Row, other: Row) -> bool:
+    return (one.groups, one.reason) == (other.groups, other.reason)
 
 
 def _asked_again(rows: list[Row], place: int, chance: Random) -> None:
     row = rows[place]
-    request = row._replace(message="", group=row.group.split(",")[0] or "g", detail="", count=0)
+    request = row._replace(message="", group=row.group or "g", groups=OWN["groups"], reason="", count=0)
     kinds = chance.choice((["group_leave"], ["group_join"], ["group_leave", "group_join"]))
     rows[place:place] = [request._replace(kind=kind) for kind in kinds]
 
 
 def _other_connection(rows: list[Row], place: int, chance: Random) -> None:
-    detail = chance.choice(("connect", "disconnect"))
-    rows.insert(place, rows[place]._replace(kind="process", message="", group="", detail=detail))
+    reason = chance.choice(("connect", "disconnect"))
+    rows.insert(place, rows[place]._replace(kind="process", message="", group="", reason=reason))
 
 
 def _of_the_ring(rows: list[Row], place: int, chance: Random) -> None:

@@ -26,7 +26,7 @@ from totempole.spark.report.shapes import Words
 from totempole.spark.report.text import bytes_text, count_text, members_text, time_text
 from totempole.spark.schema import EVENTS
 from totempole.trace.ndjson import write_ndjson
-from totempole.trace.schema import Row
+from totempole.trace.schema import Row, flat
 
 SCENARIO = """\
 processors p=1 q=2 r=3
@@ -136,7 +136,7 @@ def test_the_same_rows_give_the_same_page(
     spark: SparkSession, rows: list[Row], page: str, report: Path, tmp_path: Path
 ) -> None:
     """In whatever order Spark has them."""
-    events = spark.createDataFrame(rows[::-1], EVENTS)
+    events = spark.createDataFrame(list(map(flat, rows[::-1])), EVENTS)
     written = write_report(events, tmp_path, source="t", only=["ring"]).page.read_text(encoding="utf-8")
     assert section(written, "ring").partition(">")[2] == section(page, "ring").partition(">")[2]
     for part in sorted(tmp_path.rglob("*.parquet")):
@@ -213,8 +213,7 @@ def test_a_kill_that_nobody_recorded_is_marked() -> None:
 
 def test_faults_close_to_one_another_share_a_number() -> None:
     marks = [
-        {"node": 0, "at_us": at_us, "kind": "fault", "detail": str(at_us)}
-        for at_us in (5_000, 6_000, 900_000)
+        {"node": 0, "at_us": at_us, "kind": "fault", "told": str(at_us)} for at_us in (5_000, 6_000, 900_000)
     ]
     assert faults(RunFigures("r", totals(), {"marks": marks})) == [
         (4_000, ["5000", "6000"]),

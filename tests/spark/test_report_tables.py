@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from tracebuilder import move
 
 from totempole.spark.report import latency, lives, timeline, token, traffic
 from totempole.spark.report.bins import BINS_MAX, bin_us
 from totempole.spark.schema import EVENTS
-from totempole.trace.schema import Row
+from totempole.trace.schema import Row, flat, in_layers
 
 RING = "4@1"
 NEXT = "8@1"
@@ -18,7 +19,9 @@ NEXT = "8@1"
 
 def row(run: str, node: int, step: int, at_us: int, kind: str, **columns: Any) -> Row:
     layer = "groups" if kind.startswith("group") else "srp"
-    return Row(run, node, columns.pop("incarnation", 1), step, at_us, layer, kind, **columns)
+    return Row(
+        run, node, columns.pop("incarnation", 1), step, at_us, layer, kind, **in_layers(layer, columns)
+    )
 
 
 def installed(run: str, node: int, step: int, at_us: int, name: str, *members: int, **columns: Any) -> Row:
@@ -35,8 +38,8 @@ def ring_row(node: int, step: int, at_us: int, kind: str, message: str, service:
 
 
 RUN_A = [
-    row("a", 0, 1, 3_000, "fault", detail="partition (1) (2)", incarnation=0),
-    row("a", 0, 2, 3_100, "fault", detail="dropped message from 1", incarnation=0),
+    row("a", 0, 1, 3_000, "fault", reason="partition", detail="(1) (2)", incarnation=0),
+    row("a", 0, 2, 3_100, "fault", reason="dropped", detail="message from 1", incarnation=0),
     row("a", 1, 1, 0, "restart"),
     installed("a", 1, 2, 100, RING, 1, 2),
     # A life that left its number to the next one had submitted a message of this name.
@@ -50,20 +53,20 @@ RUN_A = [
     row("a", 1, 10, 5_100, "token", ring=RING),
     row("a", 1, 11, 5_200, "token", ring=NEXT),
     row("a", 1, 12, 5_300, "retransmit", ring=RING, seq=3, bytes=70),
-    row("a", 1, 13, 5_400, "state", detail="operational>gather token loss"),
-    row("a", 1, 14, 5_500, "state", detail="gather>commit consensus"),
-    row("a", 1, 15, 5_900, "state", detail="recover>operational ring installed"),
+    row("a", 1, 13, 5_400, "state", **move("operational>gather token loss")),
+    row("a", 1, 14, 5_500, "state", **move("gather>commit consensus")),
+    row("a", 1, 15, 5_900, "state", **move("recover>operational ring installed")),
     installed("a", 1, 16, 5_900, "8@0", 1, transitional=True),
     installed("a", 1, 17, 5_900, NEXT, 1),
-    row("a", 1, 18, 10_000, "state", detail="operational>gather join"),
+    row("a", 1, 18, 10_000, "state", **move("operational>gather join")),
     row("a", 2, 1, 50, "restart"),
     installed("a", 2, 2, 150, RING, 1, 2),
     ring_row(2, 3, 1_800, "deliver", "1.1.1", "agreed"),
-    row("a", 2, 4, 1_810, "drop", count=3, detail="overflow data"),
-    row("a", 2, 5, 1_820, "drop", detail="foreign message"),
+    row("a", 2, 4, 1_810, "drop", count=3, reason="overflow data"),
+    row("a", 2, 5, 1_820, "drop", reason="foreign message"),
     ring_row(2, 6, 4_100, "deliver", "1.1.2", "safe"),
     row("a", 2, 7, 6_000, "crash"),
-    row("a", 2, 8, 6_900, "fault", detail="restart 2"),
+    row("a", 2, 8, 6_900, "fault", reason="restart", detail="2"),
     row("a", 2, 9, 7_000, "restart", incarnation=2),
 ]
 
@@ -78,12 +81,14 @@ KILLED = [
 
 
 def sent(step: int, at_us: int, number: int, count: int) -> Row:
-    columns = {"message": f"1.1.7:{number}", "process": "1.1.7", "group": "orders", "service": "agreed"}
+    columns = {"message": f"1.1.7:{number}", "process": "1.1.7", "to": ("orders",), "service": "agreed"}
     return row("groups", 1, step, at_us, "group_send", count=count, **columns)
 
 
-def received(node: int, step: int, at_us: int, number: int, count: int, groups: str = "orders") -> Row:
-    columns = {"message": f"1.1.7:{number}", "group": groups, "service": "agreed", "origin": 1}
+def received(
+    node: int, step: int, at_us: int, number: int, count: int, groups: tuple[str, ...] = ("orders",)
+) -> Row:
+    columns = {"message": f"1.1.7:{number}", "to": groups, "service": "agreed", "origin": 1}
     return row("groups", node, step, at_us, "group_deliver", count=count, bytes=10, **columns)
 
 
@@ -93,14 +98,14 @@ GROUPS = [
     received(1, 3, 250, 1, 4),
     received(2, 1, 300, 1, 2),
     received(2, 2, 400, 3, 1),
-    received(2, 3, 450, 4, 1, "orders,stock"),
+    received(2, 3, 450, 4, 1, ("orders", "stock")),
     received(2, 4, 500, 9, 1),
 ]
 
 
 @pytest.fixture(scope="module")
 def events(spark: SparkSession) -> DataFrame:
-    return spark.createDataFrame([*RUN_A, *KILLED, *GROUPS], EVENTS).coalesce(2).cache()
+    return spark.createDataFrame(list(map(flat, [*RUN_A, *KILLED, *GROUPS])), EVENTS).coalesce(2).cache()
 
 
 @pytest.fixture(scope="module")
@@ -253,7 +258,7 @@ def test_outages_last_until_the_next_ring(events: DataFrame) -> None:
 
 
 def test_marks_are_what_happened_to_the_nodes(events: DataFrame) -> None:
-    assert found(timeline.marks(events), "run", "node", "at_us", "kind", "detail") == [
+    assert found(timeline.marks(events), "run", "node", "at_us", "kind", "told") == [
         ("a", 0, 3_000, "fault", "partition (1) (2)"),
         ("a", 2, 6_000, "crash", ""),
         ("a", 2, 6_900, "fault", "restart 2"),

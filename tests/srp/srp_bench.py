@@ -31,6 +31,7 @@ from totempole.srp.ring import Held
 from totempole.srp.states import State, Timer
 from totempole.srp.timeouts import NEVER
 from totempole.stack import ProcessorStack, RingSpec, StackSpec, build
+from totempole.trace.told import transition
 from totempole.types import NO_RING, Configuration, ProcessorId, RingId, Service
 
 STEPS_MAX = 100_000
@@ -246,7 +247,10 @@ class Bench:
         return [install.configuration for install in self.of_kind(me, InstallConfiguration)]
 
     def traced(self, me: ProcessorId, kind: str) -> list[str]:
-        return [row.columns["detail"] for row in self.of_kind(me, Trace) if row.kind == kind]
+        rows = [row.columns for row in self.of_kind(me, Trace) if row.kind == kind]
+        if kind == "state":
+            return [transition(row["old_state"], row["new_state"], row["reason"]) for row in rows]
+        return [row["reason"] for row in rows]
 
     def forget(self) -> None:
         """Forgets past effects, so that a test sees only what comes."""

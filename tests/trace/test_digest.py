@@ -8,19 +8,19 @@ import sys
 from typing import Any
 
 from totempole.trace.digest import trace_digest
-from totempole.trace.schema import Row
+from totempole.trace.schema import COLUMNS, COMMON, OWN, Row
 
 ROWS = [Row("run", node, 1, 1, 0, "sim", "restart", members=(1, 2)) for node in (1, 2)]
 
 PROGRAM = """
 from totempole.trace.digest import trace_digest
-from totempole.trace.schema import Row
+from totempole.trace.schema import COLUMNS, COMMON, OWN, Row
 print(trace_digest([Row("run", node, 1, 1, 0, "sim", "restart", members=(1, 2)) for node in (1, 2)]))
 """
 
 
 def test_golden() -> None:
-    assert trace_digest(ROWS) == "b181409a60f247b57f4549c517361e434ea7da1e97eb18ac825e9363ad2cd320"
+    assert trace_digest(ROWS) == "51072c0b213d618db30633573ce1751263b3353bf7ee58a551ee1fd9d6a7ea3d"
 
 
 def test_order_matters() -> None:
@@ -30,11 +30,18 @@ def test_order_matters() -> None:
 def test_every_column_matters() -> None:
     row = ROWS[0]
     others = {trace_digest([row])}
-    for name in Row._fields:
-        value = getattr(row, name)
-        other: Any = (*value, 9) if isinstance(value, tuple) else value + type(value)("1")
-        others.add(trace_digest([row._replace(**{name: other})]))
-    assert len(others) == len(Row._fields) + 1
+    for name in COMMON:
+        others.add(trace_digest([row._replace(**{name: _other(getattr(row, name))})]))
+    for layer, own in OWN.items():
+        for name, value in own._asdict().items():
+            others.add(trace_digest([row._replace(**{layer: own._replace(**{name: _other(value)})})]))
+    assert len(others) == len(COLUMNS) + 1
+
+
+def _other(value: Any) -> Any:
+    if isinstance(value, bool):
+        return not value
+    return (*value, 9) if isinstance(value, tuple) else value + type(value)("1")
 
 
 def test_rows_do_not_run_together() -> None:

@@ -10,12 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from totempole.errors import TotemError, TraceError
+from totempole.trace.layers.groups import GroupColumns
 from totempole.trace.ndjson import read_ndjson, write_ndjson
 from totempole.trace.schema import SCHEMA_VERSION, Row
 
 ROWS = [
     Row("run", 1, 1, 1, 0, "sim", "restart"),
-    Row("run", 1, 1, 2, 5, "srp", "configuration", configuration="4@1", members=(1,), detail="0@0"),
+    Row("run", 1, 1, 2, 5, "srp", "configuration", configuration="4@1", members=(1,), previous="0@0"),
     Row("run", 1, 1, 3, 9, "srp", "branch", detail='żółw "quoted"\nand a second line'),
 ]
 
@@ -70,7 +71,11 @@ def test_a_header_cut_short(path: Path) -> None:
 
 
 def test_another_schema(path: Path) -> None:
-    refuses(path, '{"schema":99}\n', ":1: the trace has schema 99 and this program reads schema 2")
+    refuses(path, '{"schema":99}\n', ":1: the trace has schema 99 and this program reads schema 3")
+
+
+def test_an_older_trace_is_refused_with_the_way_out(path: Path) -> None:
+    refuses(path, '{"schema":2}\n', ":1: the trace has schema 2 .* read it with the version that wrote it")
 
 
 def test_no_schema(path: Path) -> None:
@@ -89,11 +94,23 @@ def test_a_missing_column(path: Path) -> None:
 
 
 def test_an_unknown_column(path: Path) -> None:
-    refuses(path, edited(path, 3, colour="red"), ":3: column 'colour' is not in schema 2")
+    refuses(path, edited(path, 3, colour="red"), ":3: column 'colour' is not in schema 3")
 
 
 def test_a_value_of_another_type(path: Path) -> None:
     refuses(path, edited(path, 2, node="one"), ":2: column 'node' has the value 'one', not int")
+
+
+def test_a_layer_s_columns(path: Path) -> None:
+    row = Row("run", 1, 1, 4, 9, "groups", "group_deliver", groups=GroupColumns(to=("a,b", "c\nd"), index=2))
+    write_ndjson(path, [*ROWS, row])
+    assert read_ndjson(path)[-1] == row
+    first, *_, last = [json.loads(line) for line in path.read_text().splitlines()[1:]]
+    assert "groups" not in first
+    assert last["groups"]["to"] == ["a,b", "c\nd"]
+    refuses(path, edited(path, 5, groups={**last["groups"], "to": [1]}), ":5: column 'to' has the value")
+    refuses(path, edited(path, 5, groups={"to": []}), ":5: column 'index' is missing")
+    refuses(path, edited(path, 5, groups=1), ":5: column 'groups' has the value 1, not an object")
 
 
 def test_a_broken_line_in_the_middle(path: Path) -> None:

@@ -84,7 +84,7 @@ def test_a_configuration() -> None:
             configuration="8@1",
             configuration_kind="regular",
             members=(1, 2),
-            detail="4@1",
+            previous="4@1",
         )
     ]
 
@@ -117,8 +117,8 @@ def test_steps_never_repeat_over_restarts() -> None:
 
 def test_the_layer_tells_the_driver_from_the_protocol() -> None:
     made, rows = recorder()
-    made.record(1, "fault", detail="cut")
-    made.effects(2, [Trace("drop", {"detail": "foreign"}), Trace("drop", {"layer": "segment"})])
+    made.record(1, "fault", reason="cut")
+    made.effects(2, [Trace("drop", {"reason": "foreign"}), Trace("drop", {"layer": "segment"})])
     assert [row.layer for row in rows] == ["sim", "srp", "segment"]
 
 
@@ -131,7 +131,7 @@ def test_the_papers_types_become_plain_ones() -> None:
 
 def test_the_delivery_level_leaves_protocol_rows_out() -> None:
     made, rows = recorder("delivery")
-    made.effects(1, [SafeUpTo(RING, 4), Trace("token", {}), Trace("state", {"detail": "a>b c"}), DELIVER])
+    made.effects(1, [SafeUpTo(RING, 4), Trace("token", {}), Trace("state", {"reason": "c"}), DELIVER])
     made.record(1, "retransmit")
     assert [row.kind for row in rows] == ["state", "deliver"]
     assert (made.wants("deliver"), made.wants("receive")) == (True, False)

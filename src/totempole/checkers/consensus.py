@@ -7,9 +7,10 @@ configuration every member has gone from Commit to Recover, whatever became of i
 
 from __future__ import annotations
 
-from totempole.checkers.history import FORMING, History, Life, Stay, transition
+from totempole.checkers.history import History, Life, Stay, transition
 from totempole.checkers.terms import Terms
 from totempole.checkers.verdict import Findings
+from totempole.trace.layers.srp import FORMING
 from totempole.trace.schema import Row
 from totempole.types import ProcessorId
 
@@ -69,7 +70,7 @@ def _check_consensus(history: History, terms: Terms, found: Findings) -> None:
         for row in life.states:
             if transition(row) != FORMING:
                 continue
-            both = sorted(set(row.members) & set(row.failed))
+            both = sorted(set(row.members) & set(row.srp.failed))
             if both:
                 found.violated(
                     f"Node {row.node} agreed to {row.ring} with {_listed(both)}, which it regards as failed.",
@@ -87,7 +88,7 @@ def _check_proposals(
     proposals: dict[ProcessorId, dict[Sets, Row]],
     found: Findings,
 ) -> None:
-    wanted: Sets = (tuple(sorted({*row.members, *row.failed})), row.failed)
+    wanted: Sets = (tuple(sorted({*row.members, *row.srp.failed})), row.srp.failed)
     for member in row.members:
         if member == life.node:
             continue
@@ -102,7 +103,7 @@ def _check_proposals(
         found.overdue(
             late or _told(history, terms, member, row.at_us),
             f"Node {row.node} formed {row.ring} before its member {member} had proposed "
-            f"{_listed(wanted[0])} without {_listed(row.failed) or 'exception'}.",
+            f"{_listed(wanted[0])} without {_listed(row.srp.failed) or 'exception'}.",
             row,
             *([join] if join is not None else []),
             nodes=[row.node, member],
@@ -114,7 +115,7 @@ def _proposals(history: History) -> dict[ProcessorId, dict[Sets, Row]]:
     proposals: dict[ProcessorId, dict[Sets, Row]] = {}
     for life in history.lives:
         for row in life.joins:
-            proposals.setdefault(life.node, {}).setdefault((row.members, row.failed), row)
+            proposals.setdefault(life.node, {}).setdefault((row.members, row.srp.failed), row)
     return proposals
 
 

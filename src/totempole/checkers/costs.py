@@ -49,7 +49,7 @@ def costs_of(rows: Iterable[Row]) -> Costs:
 def _longest_without(life: Life) -> int:
     longest, since_us = 0, None
     for row in life.states:
-        old, _, new = transition(row).partition(">")
+        old, new = transition(row)
         if old == "operational":
             since_us = row.at_us
         if new == "operational" and since_us is not None:
@@ -60,7 +60,7 @@ def _longest_without(life: Life) -> int:
 def _most_attempts(life: Life) -> int:
     most = attempts = 0
     for row in life.states:
-        new = transition(row).partition(">")[2]
+        new = row.new_state
         if new == "commit":
             attempts += 1
             most = max(most, attempts)

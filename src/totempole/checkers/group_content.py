@@ -35,7 +35,7 @@ def _check_process(process: Process, terms: Terms, found: Findings) -> bool:
             )
         if message.sent is not None:
             _check_same(terms, message.sent, delivery, found)
-            compared &= NO_DIGEST not in (delivery.digest, message.sent.detail)
+            compared &= NO_DIGEST not in (delivery.row.digest, message.sent.digest)
     return compared
 
 
@@ -47,12 +47,14 @@ def _check_same(terms: Terms, sent: Row, delivery: Delivery, found: Findings) ->
             ("count", sent.count, row.count),
             ("bytes", sent.bytes, row.bytes),
             ("service", sent.service, row.service),
-            ("groups", sent.group, row.group),
             ("origin", sent.node, row.origin),
-            ("digest", sent.detail, delivery.digest),
         )
-        if ours != theirs and NO_DIGEST not in (ours, theirs)
+        if ours != theirs
     ]
+    if sent.groups.to != row.groups.to:
+        differences.append(f"groups {', '.join(row.groups.to)} for {', '.join(sent.groups.to)}")
+    if sent.digest != row.digest and NO_DIGEST not in (sent.digest, row.digest):
+        differences.append(f"digest {row.digest:08x} for {sent.digest:08x}")
     if differences:
         found.violated(
             f"Process {row.process} delivered {row.message} not as it was sent: {', '.join(differences)}.",

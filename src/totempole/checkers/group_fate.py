@@ -37,7 +37,7 @@ def missed(groups: GroupHistory) -> Iterator[Missed]:
             row, floor = message.sent, message.floor
             if row is None or floor is None:
                 continue
-            for group in dict.fromkeys(row.group.split(",")):
+            for group in dict.fromkeys(row.groups.to):
                 for membership in memberships.get(group, ()):
                     if membership.views[0].place <= floor and message not in delivered[membership.process]:
                         yield Missed(sender, message, membership)

@@ -73,7 +73,7 @@ def _enlist(groups: GroupHistory, message: Message, lines: _Lines) -> None:
     line = _line_of(groups, message)
     if line is not None and message.sent is not None:
         ring, floor = line
-        for group in message.sent.group.split(","):
+        for group in message.sent.groups.to:
             lines.setdefault((message.sender, group, ring), _Line()).add(message, floor)
 
 
@@ -166,7 +166,7 @@ def _first_later(records: tuple[list[int], list[Delivery]] | None, number: int) 
 
 def _on_one_line(groups: GroupHistory, case: Missed, later: Delivery) -> bool:
     line = _line_of(groups, case.message)
-    groups_of_both = case.membership.group in later.row.group.split(",")
+    groups_of_both = case.membership.group in later.row.groups.to
     return line is not None and groups_of_both and line[0] == ring_of(later.place)
 
 

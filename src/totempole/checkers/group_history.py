@@ -13,19 +13,16 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import NamedTuple
 
-from totempole.checkers.history import History, Life
+from totempole.checkers.history import History, Life, ran_out_of_time
 from totempole.checkers.terms import Terms
 from totempole.errors import TraceError
 from totempole.trace.schema import Row
 from totempole.types import NO_RING, OrderKey, Place, ProcessorId, RingId
 
-OUT_OF_TIME = ">left leave timeout"
-"""How the last state of a processor ends that had to leave before it was done: as good as a crash."""
-
 INDEX_MAX = 2**62
 """Behind all places within a packet."""
 
-NO_DIGEST = "-"
+NO_DIGEST = 0
 """Stands where a level of the trace does not compare contents."""
 
 ViewId = tuple[str, Place, str]
@@ -57,7 +54,6 @@ class Message:
 class Delivery(NamedTuple):
     row: Row
     place: Place
-    digest: str
     message: Message
     views: tuple[View, ...]
     """The receiver's views, at that time, of the groups that the message was sent to."""
@@ -67,7 +63,6 @@ class Delivery(NamedTuple):
 class View:
     row: Row
     id: ViewId
-    changed: str
     members: frozenset[str]
     together: frozenset[str]
     membership: Membership
@@ -78,6 +73,10 @@ class View:
     @property
     def group(self) -> str:
         return self.row.group
+
+    @property
+    def changed(self) -> str:
+        return self.row.reason
 
     @property
     def place(self) -> Place:
@@ -93,13 +92,22 @@ class View:
 
 
 class StateRow(NamedTuple):
-    """A row of a state transfer: what happened, as of which place, with whom, and a digest."""
+    """A row of a state transfer: at which stage it is, as of which place, with whom, and a digest."""
 
     row: Row
     place: Place
-    what: str
-    other: str
-    digest: str
+
+    @property
+    def stage(self) -> str:
+        return self.row.groups.stage
+
+    @property
+    def peer(self) -> str:
+        return self.row.groups.peer
+
+    @property
+    def digest(self) -> int:
+        return self.row.digest
 
 
 @dataclass(slots=True, eq=False)
@@ -116,8 +124,12 @@ class Membership:
     states: list[StateRow] = field(default_factory=list)
 
     @property
-    def flags(self) -> frozenset[str]:
-        return frozenset(self.join.detail.split()) if self.join is not None else frozenset()
+    def offers_state(self) -> bool:
+        return self.join is not None and self.join.groups.offers_state
+
+    @property
+    def wants_state(self) -> bool:
+        return self.join is not None and self.join.groups.wants_state
 
 
 @dataclass(slots=True, eq=False)
@@ -166,11 +178,11 @@ class GroupHistory:
         """The nodes and incarnations that ran out of time when they left."""
         self._reached: dict[ProcessorId, Place] = {}
         """How far in the order each processor has come."""
-        self._views: dict[str, tuple[int, str, frozenset[str], frozenset[str]]] = {}
+        self._sets: dict[tuple[str, ...], frozenset[str]] = {}
         handlers = self._handlers()
         rows = list(rows)
         for row in rows:
-            if row.kind == "state" and row.detail.endswith(OUT_OF_TIME):
+            if row.kind == "state" and ran_out_of_time(row):
                 self.hurried.add((row.node, row.incarnation))
         if not any(row.kind in handlers for row in rows):
             return
@@ -219,7 +231,7 @@ class GroupHistory:
 
     def _process(self, row: Row) -> Process:
         process = self.by_name.get(row.process)
-        if process is None or (row.kind == "process" and row.detail == "connect"):
+        if process is None or (row.kind == "process" and row.reason == "connect"):
             # A life that ended before its first write leaves its incarnation, and so its names, to the next.
             process = self.by_name[row.process] = Process(row.process, row.node, self._life(row))
             self.processes.append(process)
@@ -230,7 +242,7 @@ class GroupHistory:
         return next(life for life in lives if life.last is not None and life.last.step >= row.step)
 
     def _connection(self, process: Process, row: Row) -> None:
-        if row.detail == "disconnect":
+        if row.reason == "disconnect":
             process.disconnected = row
 
     def _join(self, process: Process, row: Row) -> None:
@@ -262,12 +274,11 @@ class GroupHistory:
         return start if reached is None else max(start, reached)
 
     def _deliver(self, process: Process, row: Row) -> None:
-        index, _, digest = row.detail.partition(" ")
-        place = self._place(row, index)
+        place = self._place(row)
         active = process.active
-        views = tuple([active[group].views[-1] for group in row.group.split(",") if group in active])
+        views = tuple([active[group].views[-1] for group in row.groups.to if group in active])
         message = self._message(row.message)
-        delivery = Delivery(row, place, digest, message, views)
+        delivery = Delivery(row, place, message, views)
         for view in views:
             view.deliveries.append(delivery)
         if message.first is None:
@@ -283,29 +294,24 @@ class GroupHistory:
         return message
 
     def _view(self, process: Process, row: Row) -> None:
-        index, changed, members, together = self._parsed(row.detail)
+        members, together = self._set(row.groups.processes), self._set(row.groups.together)
         conf_id = NO_RING
-        if row.configuration_kind == "transitional" and changed == "configuration":
+        if row.configuration_kind == "transitional" and row.reason == "configuration":
             conf_id = self.ring.ring(row.configuration)
-        place = Place(OrderKey(self.ring.ring(row.ring), row.seq, conf_id), index)
+        place = Place(OrderKey(self.ring.ring(row.ring), row.seq, conf_id), row.groups.index)
         membership = self._active(process, row, together)
         before = membership.views[-1] if membership.views else None
         id = (row.group, place, row.configuration)
-        view = View(row, id, changed, members, together, membership, before)
+        view = View(row, id, members, together, membership, before)
         membership.views.append(view)
         process.events.append(view)
         self._reach(row.node, place)
 
-    def _parsed(self, detail: str) -> tuple[int, str, frozenset[str], frozenset[str]]:
-        known = self._views.get(detail)
+    def _set(self, names: tuple[str, ...]) -> frozenset[str]:
+        """Each once: many are told of one view."""
+        known = self._sets.get(names)
         if known is None:
-            words = detail.split(" ")
-            if len(words) != 4 or not (words[2].startswith("members=") and words[3].startswith("together=")):
-                raise TraceError(
-                    f"{detail!r} does not tell a view; it is written INDEX CHANGED members= together="
-                )
-            names = [frozenset(filter(None, word.partition("=")[2].split(","))) for word in words[2:]]
-            known = self._views[detail] = _number(words[0], detail), words[1], names[0], names[1]
+            known = self._sets[names] = frozenset(names)
         return known
 
     def _active(self, process: Process, row: Row, together: frozenset[str]) -> Membership:
@@ -325,22 +331,17 @@ class GroupHistory:
         return active
 
     def _safe(self, process: Process, row: Row) -> None:
-        process.notices.append((row, self._place(row, row.detail)))
+        process.notices.append((row, self._place(row)))
 
     def _state(self, process: Process, row: Row) -> None:
-        what, index, *rest = row.detail.split(" ")
-        place = self._place(row, index)
-        if what in ("state", "prefix"):
-            rest.insert(0, "")
-        other, digest = (*rest, "", "")[:2]
-        state = StateRow(row, place, what, other, digest)
+        state = StateRow(row, self._place(row))
         self.states.append(state)
         membership = process.active.get(row.group) or process.asked(row.group)
         if membership is not None:
             membership.states.append(state)
 
-    def _place(self, row: Row, index: str) -> Place:
-        return Place(OrderKey(self.ring.ring(row.ring), row.seq, NO_RING), _number(index, row.detail))
+    def _place(self, row: Row) -> Place:
+        return Place(OrderKey(self.ring.ring(row.ring), row.seq, NO_RING), row.groups.index)
 
     def _pass(self, row: Row) -> None:
         """The processor has come past this packet of its ring, be it of groups or not."""

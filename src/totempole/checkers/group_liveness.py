@@ -98,25 +98,25 @@ def _final_view(group: str, membership: Membership, members: frozenset[str], fou
 def _check_state(group: str, membership: Membership, transfers: Transfers, found: Findings) -> None:
     """A joiner that wants the state is told where it comes from, and gets it: if its donor fails, another
     member takes over (docs/groups.md "Joining with state")."""
-    if "wants_state" not in membership.flags or not membership.views:
+    if not membership.wants_state or not membership.views:
         return
     name, join = membership.process.name, membership.views[0].row
-    begins = [index for index, state in enumerate(membership.states) if state.what == "begins"]
+    begins = [index for index, state in enumerate(membership.states) if state.stage == "begins"]
     if not begins:
         found.violated(f"Process {name} joined {group} and was never told of its state.", join)
         return
     begun, after = membership.states[begins[-1]], membership.states[begins[-1] + 1 :]
-    if begun.other == NOBODY or any(state.what == "last" for state in after):
+    if begun.peer == NOBODY or any(state.stage == "last" for state in after):
         return
     transfer = transfer_of(begun)
     given, asked = transfers.given.get(transfer), transfers.asked.get(transfer)
     if given is not None:
-        text = f"Process {name} never got the state of {group} that {begun.other} gave."
+        text = f"Process {name} never got the state of {group} that {begun.peer} gave."
         found.violated(text, begun.row, given.row)
         return
     what = "was never asked for" if asked is None else "never gave"
     found.violated(
-        f"Process {name} waits for the state of {group}, which {begun.other} {what}.",
+        f"Process {name} waits for the state of {group}, which {begun.peer} {what}.",
         begun.row,
         *([asked.row] if asked is not None else []),
     )

@@ -16,7 +16,7 @@ from totempole.checkers.terms import Terms
 from totempole.checkers.verdict import Findings
 from totempole.types import Place
 
-NOBODY = "none"
+NOBODY = ""
 
 
 class Transfer(NamedTuple):
@@ -34,14 +34,14 @@ class Transfers:
         self.asked: dict[Transfer, StateRow] = {}
         self.given: dict[Transfer, StateRow] = {}
         for state in groups.states:
-            known = {"asked": self.asked, "given": self.given}.get(state.what)
+            known = {"asked": self.asked, "given": self.given}.get(state.stage)
             if known is not None:
-                transfer = Transfer(state.row.group, state.place, state.row.process, state.other)
+                transfer = Transfer(state.row.group, state.place, state.row.process, state.peer)
                 known.setdefault(transfer, state)
 
 
 def transfer_of(begins: StateRow) -> Transfer:
-    return Transfer(begins.row.group, begins.place, begins.other, begins.row.process)
+    return Transfer(begins.row.group, begins.place, begins.peer, begins.row.process)
 
 
 def state_transfer(groups: GroupHistory, terms: Terms, found: Findings) -> None:
@@ -59,7 +59,7 @@ def _check_donors(groups: GroupHistory, transfers: Transfers, found: Findings) -
     for transfer, asked in transfers.asked.items():
         donor = groups.by_name.get(transfer.donor)
         mine = donor.memberships.get(transfer.group, []) if donor is not None else []
-        if not any("donor" in membership.flags for membership in mine):
+        if not any(membership.offers_state for membership in mine):
             found.violated(
                 f"Process {transfer.donor} was asked for the state of {transfer.group} and never offered it.",
                 asked.row,
@@ -80,19 +80,19 @@ def _check_joiner(
     begun: StateRow | None = None
     complete: StateRow | None = None
     for state in membership.states:
-        if state.what == "begins":
+        if state.stage == "begins":
             begun = state
-            if "wants_state" not in membership.flags:
+            if not membership.wants_state:
                 found.violated(
                     f"Process {name} was given the state of {group} and had not asked for it.", state.row
                 )
             if complete is not None:
                 _twice(name, group, complete, state, found)
-        elif state.what == "last":
-            if begun is None or begun.other != state.other:
-                source = "no one" if begun is None else begun.other
+        elif state.stage == "last":
+            if begun is None or begun.peer != state.peer:
+                source = "no one" if begun is None else begun.peer or "nobody"
                 found.violated(
-                    f"Process {name} got the state of {group} from {state.other} and not from {source}.",
+                    f"Process {name} got the state of {group} from {state.peer} and not from {source}.",
                     state.row,
                 )
                 continue
@@ -109,13 +109,13 @@ def _check_choice(groups: GroupHistory, membership: Membership, found: Findings)
         return
     view, name = membership.views[0], membership.process.name
     for state in membership.states:
-        if state.what == "begins" and state.place == view.place:
+        if state.stage == "begins" and state.place == view.place:
             able = [other for other in view.members if other != name and _can_give(groups, other, view.group)]
             first = min(able, key=order_of, default=None)
-            if first is not None and (state.other == NOBODY or order_of(first) < order_of(state.other)):
+            if first is not None and (state.peer == NOBODY or order_of(first) < order_of(state.peer)):
                 found.violated(
-                    f"Process {name} was told to get the state of {view.group} from {state.other}, when "
-                    f"{first} was the first that could give it.",
+                    f"Process {name} was told to get the state of {view.group} from "
+                    f"{state.peer or 'nobody'}, when {first} was the first that could give it.",
                     state.row,
                 )
 
@@ -123,13 +123,13 @@ def _check_choice(groups: GroupHistory, membership: Membership, found: Findings)
 def _can_give(groups: GroupHistory, name: str, group: str) -> bool:
     process = groups.by_name.get(name)
     mine = process.memberships.get(group, []) if process is not None else []
-    return bool(mine) and all("donor" in one.flags and "wants_state" not in one.flags for one in mine)
+    return bool(mine) and all(one.offers_state and not one.wants_state for one in mine)
 
 
 def _twice(name: str, group: str, first: StateRow, second: StateRow, found: Findings) -> None:
     found.violated(
-        f"Process {name} had the state of {group} from {first.other} when another began or ended, from "
-        f"{second.other}.",
+        f"Process {name} had the state of {group} from {first.peer} when another began or ended, from "
+        f"{second.peer}.",
         first.row,
         second.row,
     )
@@ -152,7 +152,7 @@ def _check_whole(
         found.undecided("The states were not compared: the trace's level has no digests of them.")
     elif given.digest != last.digest:
         found.violated(
-            f"{text} with digest {last.digest}, and {transfer.donor} gave it with {given.digest}.",
+            f"{text} with digest {last.digest:08x}, and {transfer.donor} gave it with {given.digest:08x}.",
             given.row,
             last.row,
         )
@@ -178,11 +178,11 @@ def _check_prefixes(groups: GroupHistory, terms: Terms, found: Findings) -> None
     prefixes: dict[tuple[str, Place, str], StateRow] = {}
     begun: dict[tuple[str, Place, str], StateRow] = {}
     for state in groups.states:
-        if state.what in ("prefix", "begins"):
-            known = prefixes if state.what == "prefix" else begun
+        if state.stage in ("prefix", "begins"):
+            known = prefixes if state.stage == "prefix" else begun
             known[state.row.group, state.place, state.row.process] = state
     for state in groups.states:
-        if state.what == "state":
+        if state.stage == "state":
             group, joiner = state.row.group, state.row.process
             begins = begun.get((group, state.place, joiner))
             if begins is None:
@@ -191,7 +191,7 @@ def _check_prefixes(groups: GroupHistory, terms: Terms, found: Findings) -> None
                     state.row,
                 )
                 continue
-            prefix = prefixes.get((group, state.place, begins.other))
+            prefix = prefixes.get((group, state.place, begins.peer))
             _check_prefix(groups, terms, transfer_of(begins), prefix, state, found)
 
 
@@ -203,8 +203,10 @@ def _check_prefix(
     state: StateRow,
     found: Findings,
 ) -> None:
-    text = f"The state of {transfer.group} as of {transfer.place} is {state.digest} at {transfer.joiner}"
+    text = f"The state of {transfer.group} as of {transfer.place} is {state.digest:08x} at {transfer.joiner}"
     if prefix is None:
         _missing(groups, terms, transfer, state, f"{text}, and {transfer.donor} has none.", found)
     elif prefix.digest != state.digest:
-        found.violated(f"{text} and {prefix.digest} at its donor {transfer.donor}.", prefix.row, state.row)
+        found.violated(
+            f"{text} and {prefix.digest:08x} at its donor {transfer.donor}.", prefix.row, state.row
+        )

@@ -100,7 +100,7 @@ def _check_receiver(name: str, delivery: Delivery, regular: _Views, found: Findi
         if not index or places[index - 1] <= view.place or name in views[index - 1].members:
             return
         witness = views[index - 1]
-    text = f"Process {name} delivered {row.message} to {row.group} at {place} "
+    text = f"Process {name} delivered {row.message} to {', '.join(row.groups.to)} at {place} "
     if witness is None:
         found.violated(f"{text}and is in no view of it.", row)
     else:

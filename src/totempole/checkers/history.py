@@ -11,17 +11,10 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 
 from totempole.errors import TraceError
+from totempole.trace.layers.node import KILLED
+from totempole.trace.layers.srp import LEAVE_TIMEOUT, LEFT, RECOVERING
 from totempole.trace.schema import Row
 from totempole.types import ProcessorId, RingId
-
-KILLED = "killed"
-"""What the row of a crash says that another wrote, because the node could not."""
-
-FORMING = "gather>commit"
-"""The transition at the Commit token's first visit: the processor accepts the token (000 §4.2)."""
-
-RECOVERING = "commit>recover"
-"""The transition at the Commit token's second visit: the consensus is known to be one (000 theorem 4.2)."""
 
 
 @dataclass(slots=True)
@@ -199,7 +192,7 @@ class History:
             elif kind == "configuration":
                 self._install(life, row)
             elif kind == "crash" or kind == "leave":
-                life.ended, life.end = True, "" if row.detail == KILLED else kind
+                life.ended, life.end = True, "" if row.reason == KILLED else kind
             else:
                 self._index_rarer(life, row)
             life.last = row
@@ -265,9 +258,14 @@ class History:
                 known[row.node] = row
 
 
-def transition(row: Row) -> str:
-    """The states that a `state` row leads from and to, as "old>new"."""
-    return row.detail.partition(" ")[0]
+def transition(row: Row) -> tuple[str, str]:
+    """The states that a `state` row leads from and to."""
+    return row.old_state, row.new_state
+
+
+def ran_out_of_time(row: Row) -> bool:
+    """Whether a `state` row says that the processor left before it was done."""
+    return row.new_state == LEFT and row.reason == LEAVE_TIMEOUT
 
 
 def _in_node_order(rows: list[Row]) -> list[Row]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from totempole.checkers.history import FORMING, History, Life, Stay, transition
+from totempole.checkers.history import History, Life, Stay, transition
 from totempole.checkers.terms import Terms
 from totempole.checkers.verdict import Findings
+from totempole.trace.layers.srp import FORMING
 from totempole.trace.schema import Row
 
 
@@ -134,9 +135,10 @@ def configuration_change_consistency(history: History, terms: Terms, found: Find
 def _check_link(life: Life, stay: Stay, found: Findings) -> None:
     before = life.before(stay)
     name = before.name if before is not None else "0@0"
-    if stay.change.detail != name:
+    if stay.change.previous != name:
         found.violated(
-            f"Node {life.node} was told that {stay.name} terminates {stay.change.detail}, but was in {name}.",
+            f"Node {life.node} was told that {stay.name} terminates {stay.change.previous}, but was in "
+            f"{name}.",
             stay.change,
         )
     old_ring = name if before is not None and not stay.regular else stay.name

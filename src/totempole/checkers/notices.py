@@ -98,7 +98,7 @@ def _check_blame(life: Life, row: Row, found: Findings) -> None:
     receipt = life.receipts.get(row.ring, {}).get(row.seq + 1)
     if receipt is not None and receipt.at_us < row.at_us - row.count - row.count // CLOCK_PART:
         found.violated(
-            f"Node {row.node} blamed node {row.origin} ({row.detail}) for the message after {row.seq} of "
+            f"Node {row.node} blamed node {row.origin} ({row.reason}) for the message after {row.seq} of "
             f"{row.ring}, which it had received before.",
             row,
             receipt,

@@ -9,14 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from totempole.checkers.history import History, Life, Stay
+from totempole.checkers.history import History, Life, Stay, ran_out_of_time
 from totempole.checkers.terms import Terms
 from totempole.checkers.verdict import Findings
 from totempole.trace.schema import Row
 from totempole.types import ProcessorId
-
-LEAVE_TIMEOUT = ">left leave timeout"
-"""How the last state of a processor ends that left before it was done."""
 
 
 def safe_delivery(history: History, terms: Terms, found: Findings) -> None:
@@ -98,7 +95,7 @@ def _tells(history: History, terms: Terms, member: ProcessorId, row: Row) -> boo
 
 def _left_in_order(life: Life) -> bool:
     """A leave that runs out of time is a failure; any other is not."""
-    hurried = bool(life.states) and life.states[-1].detail.endswith(LEAVE_TIMEOUT)
+    hurried = bool(life.states) and ran_out_of_time(life.states[-1])
     return life.end == "leave" and not hurried
 
 

@@ -30,11 +30,11 @@ def _check_life(life: Life, calm: Calm, found: Findings) -> None:
             state = row
         elif row.at_us <= calm.to_us:
             found.violated(
-                f"Node {life.node} went from {transition(row).replace('>', ' to ')} at {row.at_us} us, and "
+                f"Node {life.node} went from {' to '.join(transition(row))} at {row.at_us} us, and "
                 f"nothing had gone wrong since {calm.from_us} us.",
                 row,
             )
-    if state is not None and _is_up(life, calm) and not transition(state).endswith(f">{RING_STATE}"):
+    if state is not None and _is_up(life, calm) and state.new_state != RING_STATE:
         found.violated(
             f"Node {life.node} had no ring at {calm.settled_us} us, and nothing had gone wrong since "
             f"{calm.from_us} us.",

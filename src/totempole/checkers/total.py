@@ -44,7 +44,7 @@ def _key(history: History, row: Row) -> _Key:
 
 def _change_key(history: History, stay: Stay) -> _Key:
     change = stay.change
-    return history.ring(change.ring), change.seq, history.ring(change.detail) if stay.regular else stay.id
+    return history.ring(change.ring), change.seq, history.ring(change.previous) if stay.regular else stay.id
 
 
 def _named(row: Row) -> str:

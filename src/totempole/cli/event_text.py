@@ -15,7 +15,11 @@ Members = dict[str, tuple[ProcessId, ...]]
 
 def shown(payload: bytes) -> str:
     """A message on one line: what is no text, or would move the cursor, as Python writes it."""
-    text = bytes(payload).decode("utf-8", "backslashreplace")
+    return on_one_line(bytes(payload).decode("utf-8", "backslashreplace"))
+
+
+def on_one_line(text: str) -> str:
+    """A message or a group's name: both may have any characters."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c == "\t" else _escaped(c) for c in text)
@@ -25,11 +29,15 @@ def _escaped(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
 
 
+def _names(groups: Iterable[str]) -> str:
+    return ",".join(map(on_one_line, groups))
+
+
 # Messages
 
 
 def as_text(event: Messages, payloads: Sequence[bytes], long: bool) -> bytes:
-    head = f"{','.join(event.groups)} {event.sender} " if long else ""
+    head = f"{_names(event.groups)} {event.sender} " if long else ""
     return "".join(f"{head}{shown(payload)}\n" for payload in payloads).encode()
 
 
@@ -110,13 +118,14 @@ def as_remark(event: Event, members: Members) -> str:
             return _view(event, members)
         case Safe(sender, number, count, groups):
             last = f" to {number + count - 1:,}" if count > 1 else ""
-            return f"{','.join(groups)}: {number:,}{last} of {sender}: safe"
+            return f"{_names(groups)}: {number:,}{last} of {sender}: safe"
         case Gap(group, messages, size):
-            return f"{group}: {messages:,} messages ({size:,} bytes) dropped: they were not read in time"
+            dropped = f"{messages:,} messages ({size:,} bytes) dropped"
+            return f"{on_one_line(group)}: {dropped}: they were not read in time"
         case Reconnected():
             return _reconnected(event, members)
         case State(group):
-            return f"{group}: state"
+            return f"{on_one_line(group)}: state"
         case _:
             return type(event).__name__
 
@@ -130,13 +139,13 @@ def _view(view: View, members: Members) -> str:
     why = {"join": "joined", "leave": "left", "disconnect": "gone", "configuration": "hosts came or went"}
     reason = f" ({why.get(view.changed, view.changed)}: {' '.join(news)})" if news else ""
     count = f"{len(view.members)} member{'s' if len(view.members) != 1 else ''}"
-    return f"{view.group}: {kind}{count}: {' '.join(map(str, view.members))}{reason}"
+    return f"{on_one_line(view.group)}: {kind}{count}: {' '.join(map(str, view.members))}{reason}"
 
 
 def _reconnected(event: Reconnected, members: Members) -> str:
     members.clear()
     missed = ", ".join(
-        f"in {group} after {place}" if place else f"in {group} from the beginning"
+        f"in {on_one_line(group)} {f'after {place}' if place else 'from the beginning'}"
         for group, place in sorted(event.seen.items())
     )
     return f"the daemon is back, and this is {event.process} now; missed: all that was sent {missed}"

@@ -14,6 +14,7 @@ from rich.markup import escape
 from rich.text import Text
 
 from totempole.cli import options
+from totempole.cli.event_text import on_one_line
 from totempole.cli.output import Screen, table
 from totempole.cli.reaching import WHERE, add_daemon, daemon_of
 from totempole.client import blocking
@@ -113,7 +114,7 @@ def page(groups: Groups) -> RenderableType:
         return Text("No groups: nobody has joined one.", "dim")
     shown = table("group", "members", "who", right=("members",))
     for name, members in sorted(groups.items()):
-        shown.add_row(escape(name), f"{len(members):,}", " ".join(map(str, members)))
+        shown.add_row(escape(on_one_line(name)), f"{len(members):,}", " ".join(map(str, members)))
     return shown
 
 

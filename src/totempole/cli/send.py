@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import re
 import select
 import sys
 from collections.abc import AsyncIterator, Sequence
@@ -43,7 +44,7 @@ restart: a remark says how many messages may have been lost, and the exit code i
 def add(parser: options.Parser) -> None:
     parser.epilog = EXAMPLES
     parser.mixed = True
-    parser.add_argument("groups", metavar="GROUP[,GROUP…]", help="to whom: one or several groups")
+    parser.add_argument("groups", metavar="GROUP[,GROUP…]", help="to whom; a comma within a name is \\,")
     parser.add_argument(
         "messages",
         nargs="*",
@@ -61,7 +62,7 @@ def run_send(arguments: argparse.Namespace) -> int:
     if arguments.messages and arguments.file:
         raise TotemError("send: give messages or --file, not both")
     where = daemon_of(arguments)
-    to = tuple(arguments.groups.split(","))
+    to = names_in(arguments.groups)
     service = Service.SAFE if arguments.safe else Service.AGREED
     with remarks():
         if arguments.file:
@@ -71,6 +72,11 @@ def run_send(arguments: argparse.Namespace) -> int:
         if sys.stdin.isatty():
             say("each line is a message; end with Ctrl-D")
         return totempole.run(send_lines(where, to, service, sys.stdin.fileno()))
+
+
+def names_in(text: str) -> tuple[str, ...]:
+    """Names with commas between them; one within a name has a backslash before it."""
+    return tuple(name.replace("\\,", ",") for name in re.split(r"(?<!\\),", text))
 
 
 async def send_all(

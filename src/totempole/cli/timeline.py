@@ -11,7 +11,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import islice
 
+from totempole.trace.layers.node import DROPPED
 from totempole.trace.schema import Row
+from totempole.trace.told import told
 from totempole.types import ProcessorId
 
 STARTUP_US = 400_000
@@ -157,8 +159,8 @@ class Timeline:
             lives.append(_Life(row.at_us, first=not lives))
         elif row.kind in ("crash", "leave"):
             self.ends.append((row.at_us, row.node, row.kind))
-        elif row.kind == "fault" and not row.detail.startswith("dropped"):
-            self.notes.append((row.at_us, row.detail))
+        elif row.kind == "fault" and row.reason != DROPPED:
+            self.notes.append((row.at_us, told(row)))
 
     def _deliver(self, row: Row) -> None:
         segment = self._lives[row.node][-1].current

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from totempole.checkers.properties import PROPERTIES, GroupProperty
 from totempole.checkers.terms import Terms
 from totempole.cli import options
+from totempole.cli.event_text import on_one_line
 from totempole.cli.output import Screen, table
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ def _show_findings(screen: Screen, judged: Judged) -> None:
         shown += 1
         what = "[bold red]violated[/]" if row["violated"] else "[yellow]undecided[/]"
         screen.print(f"{what} {row['property']}, run {row['run']}: ", end="")
-        screen.long(row["text"])
+        screen.long(on_one_line(row["text"]))
         if row["steps"]:
             steps = ", ".join(f"node {node} step {step}" for node, step in row["steps"])
             screen.print(f"  [dim]see {steps}[/]")

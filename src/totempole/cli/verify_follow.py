@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from totempole.checkers.terms import Terms
+from totempole.cli.event_text import on_one_line
 from totempole.cli.output import Screen
 from totempole.errors import TotemError
 
@@ -86,7 +87,7 @@ def _show(screen: Screen, update: Update) -> None:
     )
     for violation in update.violations:
         screen.print(f"  [bold red]{violation['property']}[/], run {violation['run']}: ", end="")
-        screen.long(violation["text"])
+        screen.long(on_one_line(violation["text"]))
 
 
 def _data(update: Update) -> dict[str, Any]:

@@ -317,11 +317,12 @@ class Sending:
 def check_name(name: str, bytes_max: int) -> None:
     if not isinstance(name, str):
         raise TypeError(f"a group's name is a string, not {type(name).__name__}")
-    size = len(name.encode())
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError:
+        raise SessionError(f"group name {name[:40]!r}: it cannot be written as UTF-8") from None
     if not 1 <= size <= bytes_max:
         raise SessionError(f"group name {name[:40]!r} has {size} bytes: give 1 to {bytes_max}")
-    if "," in name or not name.isprintable():
-        raise SessionError(f"group name {name!r}: leave out commas and what cannot be printed")
 
 
 # A group's state

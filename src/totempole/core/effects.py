@@ -121,6 +121,7 @@ class Trace(NamedTuple):
 
     kind: str
     columns: Any
+    layer: str
 
 
 Effect = Send | SetTimer | CancelTimer | Write | Tell | Reachable | Alarm | Stopped | Trace

@@ -121,7 +121,7 @@ class Scope:
         return kind in self.io.trace_kinds
 
     def trace(self, kind: str, columns: Any) -> None:
-        self.io.effects.append(Trace(kind, columns))
+        self.io.effects.append(Trace(kind, columns, self.name[0]))
 
 
 def record_prefix(layer: str, instance: int) -> str:

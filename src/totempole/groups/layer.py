@@ -338,9 +338,10 @@ class GroupLayer(BaseLayer):
         return count
 
     def _check_name(self, group: str) -> None:
-        if "," in group or not group.isprintable():
-            raise SessionError(f"group name {group[:40]!r}: leave out commas and what cannot be printed")
-        size, limit = len(group.encode()), self._config.group_name_bytes_max
+        try:
+            size, limit = len(group.encode()), self._config.group_name_bytes_max
+        except UnicodeEncodeError:
+            raise SessionError(f"group name {group[:40]!r}: it cannot be written as UTF-8") from None
         if not 1 <= size <= limit:
             raise SessionError(
                 f"group name {group[:40]!r} has {size} bytes: give 1 to {limit} (group_name_bytes_max)"
@@ -530,7 +531,7 @@ class GroupLayer(BaseLayer):
     def _drop(self, error: CodecError) -> None:
         self.dropped[error.reason] += 1
         if self._trace.drops:
-            self._scope.trace("drop", {"layer": "groups", "detail": error.reason})
+            self._scope.trace("drop", {"reason": error.reason})
 
 
 def _group_of(run: Run) -> str:

@@ -18,6 +18,11 @@ from totempole.groups.events import (
 )
 from totempole.types import Payload, Place, ProcessId, ProcessorId, Service
 
+LAYER = "groups"
+
+CRC_START = 1
+"""Where digests begin, so that the digest of nothing is not 0, which stands for no digest."""
+
 Transfer = TypeVar("Transfer", tuple[int, str], tuple[int, str, ProcessId, Place])
 
 
@@ -34,17 +39,16 @@ class GroupTrace:
 
     def branch(self, name: str) -> Trace:
         """A rare turn that was taken, for whoever counts or waits for them."""
-        return Trace("branch", {"layer": "groups", "detail": name})
+        return Trace("branch", {"reason": name}, LAYER)
 
     def process(self, number: int, what: str) -> Trace:
         if what == "disconnect":
             self._given = {key: digest for key, digest in self._given.items() if key[0] != number}
             self._got = {key: digest for key, digest in self._got.items() if key[0] != number}
-        return self._row("process", number, detail=what)
+        return self._row("process", number, reason=what)
 
     def joined(self, number: int, group: str, donor: bool, wants_state: bool) -> Trace:
-        flags = " ".join(word for word, on in (("donor", donor), ("wants_state", wants_state)) if on)
-        return self._row("group_join", number, group=group, detail=flags)
+        return self._row("group_join", number, group=group, offers_state=donor, wants_state=wants_state)
 
     def left(self, number: int, group: str) -> Trace:
         return self._row("group_leave", number, group=group)
@@ -59,8 +63,8 @@ class GroupTrace:
             count=count,
             bytes=len(batch),
             service=service,
-            group=",".join(groups),
-            detail=self._digest(batch),
+            to=groups,
+            digest=self._digest(batch),
         )
 
     def given(
@@ -69,11 +73,7 @@ class GroupTrace:
         digest = self._sum(self._given, (number, group, joiner, place), content, last)
         if not last:
             return []
-        return [
-            self._place(
-                "group_state", number, group, place, f"given {place.index} {joiner} {self._shown(digest)}"
-            )
-        ]
+        return [self._transfer(number, group, place, "given", joiner, digest)]
 
     def told(self, numbers: Iterable[int], event: GroupEvent) -> list[Trace]:
         match event:
@@ -84,83 +84,83 @@ class GroupTrace:
             case BecameSafe():
                 return self._safe(numbers, event)
             case StateAsked(group, joiner, place):
-                detail = f"asked {place.index} {joiner}"
+                return [self._transfer(number, group, place, "asked", joiner) for number in numbers]
             case StateBegins(group, donor, place):
                 for number in numbers:
                     self._got.pop((number, group), None)
-                detail = f"begins {place.index} {donor or 'none'}"
+                return [self._transfer(number, group, place, "begins", donor) for number in numbers]
             case StateChunk():
                 return self._chunk(numbers, event)
-        return [self._place("group_state", number, group, place, detail) for number in numbers]
 
     def _delivered(self, numbers: Iterable[int], event: GroupMessages) -> list[Trace]:
         key, index = event.place
         columns = {
             "message": f"{event.sender}:{event.number}",
             "origin": event.sender.processor,
-            "group": ",".join(event.groups),
+            "to": event.groups,
             "service": event.service,
             "count": event.count,
             "bytes": len(event.batch),
             "ring": key.ring_id,
             "seq": key.seq,
-            "detail": f"{index} {self._digest(event.batch)}",
+            "index": index,
+            "digest": self._digest(event.batch),
         }
         return [self._row("group_deliver", number, **columns) for number in numbers]
 
     def _viewed(self, numbers: Iterable[int], event: GroupView) -> list[Trace]:
-        members, together = (",".join(map(str, names)) for names in (event.members, event.together))
-        detail = f"{event.place.index} {event.changed} members={members} together={together}"
         columns = {
+            "group": event.group,
+            "reason": event.changed,
             "configuration_kind": event.kind.value,
             "members": tuple(dict.fromkeys(process.processor for process in event.members)),
             "count": len(event.members),
+            "processes": tuple(map(str, event.members)),
+            "together": tuple(map(str, event.together)),
         }
-        return [
-            self._place("group_view", number, event.group, event.place, detail, **columns)
-            for number in numbers
-        ]
+        return [self._place("group_view", number, event.place, **columns) for number in numbers]
 
     def _safe(self, numbers: Iterable[int], event: BecameSafe) -> list[Trace]:
-        message = f"{event.sender}:{event.number}"
-        columns = {"message": message, "origin": event.sender.processor, "count": event.count}
-        group, place = ",".join(event.groups), event.place
-        return [
-            self._place("group_safe", number, group, place, f"{place.index}", **columns) for number in numbers
-        ]
+        columns = {
+            "message": f"{event.sender}:{event.number}",
+            "origin": event.sender.processor,
+            "count": event.count,
+            "to": event.groups,
+        }
+        return [self._place("group_safe", number, event.place, **columns) for number in numbers]
 
     def _chunk(self, numbers: Iterable[int], event: StateChunk) -> list[Trace]:
         rows = []
         for number in numbers:
             digest = self._sum(self._got, (number, event.group), event.content, event.last)
             if event.last:
-                detail = f"last {event.place.index} {event.donor} {self._shown(digest)}"
-                rows.append(self._place("group_state", number, event.group, event.place, detail))
+                rows.append(self._transfer(number, event.group, event.place, "last", event.donor, digest))
         return rows
 
     def _sum(self, sums: dict[Transfer, int], transfer: Transfer, content: Payload, last: bool) -> int:
         """The digest of a transfer so far."""
         if not self._digests:
             return 0
-        digest = crc32(content, sums.pop(transfer, 0))
+        digest = crc32(content, sums.pop(transfer, CRC_START))
         if not last:
             sums[transfer] = digest
         return digest
 
-    def _digest(self, content: Payload) -> str:
-        return self._shown(crc32(content)) if self._digests else "-"
+    def _digest(self, content: Payload) -> int:
+        return crc32(content, CRC_START) if self._digests else 0
 
-    def _shown(self, digest: int) -> str:
-        return f"{digest:08x}" if self._digests else "-"
-
-    def _place(
-        self, kind: str, number: int, group: str, place: Place, detail: str, **columns: object
+    def _transfer(
+        self, number: int, group: str, place: Place, stage: str, peer: ProcessId | None, digest: int = 0
     ) -> Trace:
-        key = place.key
-        return self._row(kind, number, group=group, ring=key.ring_id, seq=key.seq, detail=detail, **columns)
+        columns = {"group": group, "stage": stage, "peer": str(peer or ""), "digest": digest}
+        return self._place("group_state", number, place, **columns)
+
+    def _place(self, kind: str, number: int, place: Place, **columns: object) -> Trace:
+        key, index = place
+        return self._row(kind, number, ring=key.ring_id, seq=key.seq, index=index, **columns)
 
     def _row(self, kind: str, number: int, **columns: object) -> Trace:
-        return Trace(kind, {"layer": "groups", "process": self._process(number), **columns})
+        return Trace(kind, {"process": self._process(number), **columns}, LAYER)
 
     def _process(self, number: int) -> str:
         return f"{self._me}.{self._incarnation}.{number}"

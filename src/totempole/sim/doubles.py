@@ -58,25 +58,23 @@ def _without(rows: Iterable[Row], numbers: Collection[ProcessorId]) -> Iterator[
 
 def _without_views(rows: Iterable[Row], numbers: Collection[ProcessorId]) -> Iterator[Row]:
     """Views with fewer names, and without those that then tell nothing to the process that gets them."""
-    latest: dict[tuple[str, str], tuple[str, str]] = {}
+    latest: dict[tuple[str, str], tuple[tuple[str, ...], str]] = {}
     for row in rows:
         if row.kind != "group_view":
             yield row
             continue
-        index, why, members, together = row.detail.split(" ")
-        left, along = _struck(members, numbers), _struck(together, numbers)
-        before, kind = latest.get((row.process, row.group), ("", ""))
+        left, along = _struck(row.groups.processes, numbers), _struck(row.groups.together, numbers)
+        before, kind = latest.get((row.process, row.group), ((), ""))
         # After a transitional view a regular one is news, whoever is in it.
         settles = (kind, row.configuration_kind) == ("transitional", "regular")
         if (left, left) != (along, before) or settles:
             latest[row.process, row.group] = (left, row.configuration_kind)
-            yield row._replace(detail=f"{index} {why} members={left} together={along}")
+            yield row._replace(groups=row.groups._replace(processes=left, together=along))
 
 
-def _struck(names: str, numbers: Collection[ProcessorId]) -> str:
-    """`members=…` or `together=…`, of others only."""
-    listed = names.partition("=")[2].split(",")
-    return ",".join(name for name in listed if name and int(name.partition(".")[0]) not in numbers)
+def _struck(names: tuple[str, ...], numbers: Collection[ProcessorId]) -> tuple[str, ...]:
+    """Of others only."""
+    return tuple(name for name in names if int(name.partition(".")[0]) not in numbers)
 
 
 def check_doubles(world: World, together: bool) -> Verdict:

@@ -329,7 +329,7 @@ class Host:
         if counts:
             times = self.disk.latest.get("gave_way", 0) + 1
             self.disk.write({"gave_way": times}, self._on_durable, self.life, 0)
-        self.recorder.record(self._scheduler.now_us, "branch", detail="gave way to another of its number")
+        self.recorder.record(self._scheduler.now_us, "branch", reason="gave way to another of its number")
         self._end_life()
         self.disk.close()
         self.recorder.record(self._scheduler.now_us, "crash")
@@ -340,7 +340,7 @@ class Host:
             return
         now_us = self._scheduler.now_us
         self._identity.begin_life(now_us)
-        self.recorder.record(now_us, "branch", detail="outlived another of its number")
+        self.recorder.record(now_us, "branch", reason="outlived another of its number")
         self._end_life()
         self.recorder.record(now_us, "crash")
         leap = Random(f"{self._around.seed}/life {self.address} {other}").randrange(LEAP_MAX)
@@ -367,8 +367,8 @@ class Host:
     def _overflow(self, channel: Channel, count: int) -> None:
         self._counters["overflowed"] += count
         if self.recorder.wants("drop"):
-            detail = f"overflow {channel.name.lower()}"
-            self.recorder.record(self._scheduler.now_us, "drop", count=count, detail=detail)
+            reason = f"overflow {channel.name.lower()}"
+            self.recorder.record(self._scheduler.now_us, "drop", count=count, reason=reason)
 
     def _loop_back(self, life: int, transmit: Send) -> None:
         if life != self.life or self._stack is None:

@@ -15,6 +15,7 @@ from collections.abc import Collection
 from functools import partial
 from random import Random
 from typing import cast
+from zlib import crc32
 
 from totempole.core.inputs import Command
 from totempole.groups import GroupLayer, pack
@@ -32,6 +33,7 @@ from totempole.groups.events import (
     Taken,
     ToProcesses,
 )
+from totempole.groups.tracing import CRC_START
 from totempole.sim.host import Host
 from totempole.sim.load import payload
 from totempole.sim.replica import Ledger, Mark, Replica, essence, state_of
@@ -372,7 +374,7 @@ class Process:
             later_us = self._scheduler.now_us + self._random.randint(0, pause_us_max)
             self._scheduler.at(later_us, self._give_next, replica, joiner, place, pieces, pause_us_max)
 
-    def _record_state(self, group: str, place: Place, word: str, digest: bytes) -> None:
+    def _record_state(self, group: str, place: Place, stage: str, digest: bytes) -> None:
         self.host.recorder.record(
             self._scheduler.now_us,
             "group_state",
@@ -381,5 +383,7 @@ class Process:
             group=group,
             ring=place.key.ring_id,
             seq=place.key.seq,
-            detail=f"{word} {place.index} {digest.hex()}",
+            index=place.index,
+            stage=stage,
+            digest=crc32(digest, CRC_START),
         )

@@ -48,7 +48,7 @@ def _check(rows: Collection[Row], rollback: Rollback, found: Findings) -> None:
     lasting = []
     for witness, incarnation in sorted(rollback.witnesses.items()):
         life = _life(later, witness, incarnation)
-        heard |= any(row.kind == "branch" and row.detail == REFUSED and row.origin == me for row in life)
+        heard |= any(row.kind == "branch" and row.reason == REFUSED and row.origin == me for row in life)
         if not any(row.kind in ("crash", "leave") for row in life):
             lasting.append(witness)
         shared = sorted(mine & _names(life))

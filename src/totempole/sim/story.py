@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from totempole.trace.schema import Row
+from totempole.trace.told import told
 from totempole.types import ProcessorId
 
 TOLD = frozenset(
@@ -116,16 +117,24 @@ def _event(row: Row, name: object) -> str:
         members = " ".join(name(member) for member in row.members)
         return f"installs {opening}{members}{closing} {row.configuration_kind} {row.configuration}"
     if row.kind == "group_view":
-        _, why, members, _ = row.detail.split(" ")
         opening, closing = "{}" if row.configuration_kind == "regular" else "[]"
-        listed = members.removeprefix("members=").replace(",", " ")
-        return f"tells {row.process} of {row.group} {opening}{listed}{closing} by {why}"
+        listed = " ".join(row.groups.processes)
+        return f"tells {row.process} of {row.group} {opening}{listed}{closing} by {row.reason}"
     if row.process:
         what = row.kind.removeprefix("group_") if row.group else ""
-        return " ".join(filter(None, (row.process, what, row.group, row.detail)))
+        return " ".join(filter(None, (row.process, what, row.group, *_of_group(row))))
     if row.kind == "restart":
         return f"starts, incarnation {row.incarnation}"
-    return f"{row.kind} {row.detail}".rstrip()
+    return f"{row.kind} {told(row)}".rstrip()
+
+
+def _of_group(row: Row) -> tuple[str, ...]:
+    own = row.groups
+    if row.kind == "group_state":
+        digest = f"{row.digest:08x}" if row.digest else ""
+        return own.stage, str(own.index), own.peer or ("none" if own.stage == "begins" else ""), digest
+    wishes = ("donor" if own.offers_state else "", "wants_state" if own.wants_state else "")
+    return row.reason, *wishes
 
 
 def _time(at_us: int) -> str:

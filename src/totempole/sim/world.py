@@ -21,8 +21,10 @@ from totempole.sim.stacks import Keys, RealStack, keyring
 from totempole.srp.commands import Rekey
 from totempole.srp.config import RingConfig
 from totempole.stack import ProcessorStack
+from totempole.trace.layers.node import DROPPED
 from totempole.trace.recorder import Recorder
 from totempole.trace.schema import LEVELS, Row
+from totempole.trace.told import told
 from totempole.types import ProcessorId, Service
 
 Components = Iterable[Iterable[ProcessorId]]
@@ -38,7 +40,7 @@ class Ambush:
     skip: int = 0
 
     def meets(self, row: Row) -> bool:
-        if self.says not in row.detail or self.by not in (None, row.node):
+        if self.says not in told(row) or self.by not in (None, row.node):
             return False
         self.skip -= 1
         return self.skip < 0
@@ -390,14 +392,14 @@ class World:
 
     def _report(self, source: ProcessorId, rule: DropRule | StrayRule) -> None:
         to = "" if rule.to is None else f" to {self._name(rule.to)}"
-        fate = "dropped" if isinstance(rule, DropRule) else STRAY_FATES[rule.fate]
-        detail = f"{fate} {rule.kind} from {self._name(source)}{to}"
-        self._recorder.record(self.now_us, "fault", detail=detail)
+        fate = DROPPED if isinstance(rule, DropRule) else STRAY_FATES[rule.fate]
+        detail = f"{rule.kind} from {self._name(source)}{to}"
+        self._recorder.record(self.now_us, "fault", reason=fate, detail=detail)
 
     def _fault(self, name: str, detail: str = "", node: ProcessorId = 0) -> None:
         self.faults[name] += 1
         recorder = self.hosts[node].recorder if node else self._recorder
-        recorder.record(self.now_us, "fault", detail=f"{name} {detail}".rstrip())
+        recorder.record(self.now_us, "fault", reason=name, detail=detail.rstrip())
 
     def _name(self, me: ProcessorId) -> str:
         return self.names.get(me) or str(me)

@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 from totempole.spark.group_places import end_of_packet, start_of
 
 _SENT = (
-    *("node", "step", "message", "at_us", "process", "birth", "group", "service", "count", "bytes"),
+    *("node", "step", "message", "at_us", "process", "birth", "groups_to", "service", "count", "bytes"),
     *("configuration", "digest"),
 )
 
@@ -36,7 +36,7 @@ def sends_of(
     regular = F.col("change.configuration_kind") == "regular"
     start = F.when(regular, start_of(F.col("configuration")))
     order = Window.partitionBy("run", "message").orderBy("node", "step")
-    return sent.withColumn("digest", F.col("detail")).select(
+    return sent.select(
         *("run", "message", F.struct(*_SENT, regular.alias("regular")).alias("sent")),
         (F.row_number().over(order) > 1).alias("again"),
         F.greatest(start, "reached").alias("floor"),

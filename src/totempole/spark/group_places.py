@@ -1,4 +1,4 @@
-"""How the group layer writes places, views and names into a trace, as Spark reads them.
+"""Places in the total order, and names of processes, as Spark compares them.
 
 A place is a struct that compares as `types.Place` does: (ring, seq, conf, index), where ring and conf are
 (seq, representative) and conf is (0, 0) but for the views of a transitional configuration.
@@ -15,25 +15,19 @@ from totempole.spark.silver import ring_id
 
 def place_of_row() -> Column:
     """The place of a row of a view, a delivery, a notice or a state; null for others."""
-    words = F.split("detail", " ")
     kind = F.col("kind")
-    index = (
-        F.when(kind.isin("group_view", "group_deliver"), words[0])
-        .when(kind == "group_safe", F.col("detail"))
-        .when(kind == "group_state", words[1])
-    )
     by_change = (
         (kind == "group_view")
         & (F.col("configuration_kind") == "transitional")
-        & (F.get(words, F.lit(1)) == "configuration")
+        & (F.col("reason") == "configuration")
     )
     return F.when(
-        index.isNotNull(),
+        kind.isin("group_view", "group_deliver", "group_safe", "group_state"),
         _place(
             ring_id("ring"),
             F.col("seq"),
             F.when(by_change, ring_id("configuration")).otherwise(_no_ring()),
-            index.cast("bigint"),
+            F.col("groups_index"),
         ),
     )
 
@@ -69,10 +63,9 @@ def shown(place: str) -> Column:
     )
 
 
-def names_in(word: Column) -> Column:
-    """The names of members=… or together=…, sorted, each once."""
-    listed = F.split(F.substring_index(word, "=", -1), ",")
-    return F.array_sort(F.array_distinct(F.filter(listed, lambda name: name != "")))
+def set_of(names: str) -> Column:
+    """Sorted, each once."""
+    return F.array_sort(F.array_distinct(names))
 
 
 def listed(names: Column) -> Column:

@@ -11,11 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from totempole.spark.group_messages import messages_of, sends_of
-from totempole.spark.group_places import names_in, place_of_row
+from totempole.spark.group_places import place_of_row, set_of
 from totempole.spark.group_standing import with_memberships
 from totempole.spark.silver import Silver, ring_id
 
@@ -25,7 +25,9 @@ _KINDS = (
 )
 _COLUMNS = (
     *("run", "node", "step", "at_us", "kind", "message", "origin", "process", "service", "ring", "seq"),
-    *("configuration", "configuration_kind", "group", "count", "bytes", "detail"),
+    *("configuration", "configuration_kind", "group", "count", "bytes", "digest", "reason"),
+    *("groups_to", "groups_index", "groups_processes", "groups_together", "groups_offers_state"),
+    *("groups_wants_state", "groups_stage", "groups_peer"),
 )
 _ROW = ("node", "step", "message", "at_us", "process")
 _MEMBERSHIP = ("run", "birth", "group", "membership")
@@ -68,7 +70,7 @@ class GroupSilver:
         """
         rows = self.silver.bronze.where(F.col("kind").isin(*_KINDS)).select(*_COLUMNS)
         of_name = Window.partitionBy("run", "process").orderBy("node", "step")
-        connects = (F.col("kind") == "process") & (F.col("detail") == "connect")
+        connects = (F.col("kind") == "process") & (F.col("reason") == "connect")
         begins = connects | (F.row_number().over(of_name) == 1)
         born = rows.withColumn("birth", F.when(begins, F.struct("node", "step")))
         return born.withColumns(
@@ -84,7 +86,7 @@ class GroupSilver:
         """run, birth, process, node, life, disconnected; latest: the last of its name; ended: it or its life
         is; current: its life is the node's last, and not ended; final: the last configuration of its life, or
         null."""
-        gone = (F.col("kind") == "process") & (F.col("detail") == "disconnect")
+        gone = (F.col("kind") == "process") & (F.col("reason") == "disconnect")
         each = self.events.groupBy("run", "birth", "process").agg(F.bool_or(gone).alias("disconnected"))
         lives = self.silver.lives.select("run", "node", "life", "last_step", "ended", "current")
         latest = F.col("birth") == F.max("birth").over(Window.partitionBy("run", "process"))
@@ -131,13 +133,12 @@ class GroupSilver:
         """run, birth, process, group; row, place, configuration, configuration_kind, regular, changed;
         members, together: sorted names; membership; id (struct: group, place, configuration); before: the one
         before it in the same membership (struct: row, place … membership, id), or null."""
-        words = F.split("detail", " ")
         views = self._standing.where("kind = 'group_view'").withColumns(
             {
                 "regular": F.col("configuration_kind") == "regular",
-                "changed": words[1],
-                "members": names_in(words[2]),
-                "together": names_in(words[3]),
+                "changed": F.col("reason"),
+                "members": set_of("groups_processes"),
+                "together": set_of("groups_together"),
                 "id": F.struct("group", "place", "configuration"),
             }
         )
@@ -147,14 +148,14 @@ class GroupSilver:
 
     @cached_property
     def memberships(self) -> DataFrame:
-        """run, birth, process, group, membership; join: the request, or null; flags: the words of it; left:
-        where it asked to leave, or null; last: nothing was asked for after it; first_view, last_view: of it
-        (struct as `before` of `views`), or null."""
+        """run, birth, process, group, membership; join: the request, or null; offers_state, wants_state: of
+        it; left: where it asked to leave, or null; last: nothing was asked for after it; first_view,
+        last_view: of it (struct as `before` of `views`), or null."""
         requests = self._standing.where("asked > 0").groupBy("run", "birth", "process", "group", "asked")
         joins, leaves = F.col("kind") == "group_join", F.col("kind") == "group_leave"
         each = requests.agg(
             F.min(F.when(joins, F.col("row"))).alias("join"),
-            F.split(F.trim(F.min(F.when(joins, F.col("detail")))), " +").alias("flags"),
+            *(_flag(joins, name).alias(name) for name in ("offers_state", "wants_state")),
             F.min(F.when(leaves, F.col("row"))).alias("left"),
         ).withColumnRenamed("asked", "membership")
         view = F.struct(*_VIEW, "id")
@@ -162,29 +163,21 @@ class GroupSilver:
             F.min_by(view, "row").alias("first_view"), F.max_by(view, "row").alias("last_view")
         )
         latest = F.max("membership").over(Window.partitionBy("run", "birth", "group"))
-        flags = F.coalesce("flags", F.array().cast("array<string>"))
-        return each.join(told, list(_MEMBERSHIP), "left").withColumns(
-            {"flags": flags, "last": F.col("membership") == latest}
-        )
+        found = each.join(told, list(_MEMBERSHIP), "left")
+        return found.withColumn("last", F.col("membership") == latest)
 
     @cached_property
     def states(self) -> DataFrame:
-        """run, birth, process, group, row, place, membership (0: none), what, other, digest."""
-        words = F.split("detail", " ")
-        third, fourth = (F.coalesce(F.get(words, F.lit(place)), F.lit("")) for place in (2, 3))
-        alone = words[0].isin("state", "prefix")  # these name nobody else
+        """run, birth, process, group, row, place, membership (0: none), stage, peer, digest."""
         return self._standing.where("kind = 'group_state'").select(
-            *("run", "birth", "process", "group", "row", "place", "membership", words[0].alias("what")),
-            F.when(alone, F.lit("")).otherwise(third).alias("other"),
-            F.when(alone, third).otherwise(fourth).alias("digest"),
+            *("run", "birth", "process", "group", "row", "place", "membership", "digest"),
+            *(F.col(f"groups_{name}").alias(name) for name in ("stage", "peer")),
         )
 
     @cached_property
     def deliveries(self) -> DataFrame:
-        """run, birth, process, row, place, digest, and raw columns; group has one name or more."""
-        delivered = self.events.where("kind = 'group_deliver'")
-        digest = F.regexp_extract("detail", "(?s) (.*)$", 1)
-        return delivered.withColumn("digest", digest).drop("detail", "kind", "configuration_kind")
+        """run, birth, process, row, place, and raw columns."""
+        return self.events.where("kind = 'group_deliver'").drop("kind", "configuration_kind")
 
     @cached_property
     def receptions(self) -> DataFrame:
@@ -196,9 +189,11 @@ class GroupSilver:
         """
         seen = F.struct("row", "place", "configuration", "regular", "membership")
         views = self.views.select("run", "birth", "group", "row", seen.alias("seen"))
-        groups = F.posexplode(F.split("group", ",")).alias("at", "group")
+        nowhere = F.size("groups_to") == 0
+        groups = F.when(nowhere, F.array(F.lit(""))).otherwise(F.col("groups_to"))
         each = self.deliveries.select(
-            *("run", "birth", "row", "place", "ring", "configuration", F.col("group").alias("groups"), groups)
+            *("run", "birth", "row", "place", "ring", "configuration", F.col("groups_to").alias("groups")),
+            F.posexplode(groups).alias("at", "group"),
         )
         along = Window.partitionBy("run", "birth", "group").orderBy("row.node", "row.step")
         latest = F.last("seen", ignorenulls=True).over(along)
@@ -221,3 +216,8 @@ class GroupSilver:
     def messages(self) -> DataFrame:
         """See `messages_of`."""
         return messages_of(self.sends, self.deliveries)
+
+
+def _flag(joins: Column, name: str) -> Column:
+    """Of the request, if there is one."""
+    return F.coalesce(F.bool_or(F.when(joins, F.col(f"groups_{name}"))), F.lit(False))

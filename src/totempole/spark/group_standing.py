@@ -13,8 +13,6 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F
 
-from totempole.spark.group_places import names_in
-
 KINDS = ("group_join", "group_leave", "group_view", "group_state")
 _GROUP = ("run", "birth", "group")
 _SCRATCH = ("is_first", "unasked", "come", "left", "ceiling")
@@ -39,7 +37,7 @@ def with_memberships(events: DataFrame) -> DataFrame:
 def _counted(rows: DataFrame, along: WindowSpec) -> DataFrame:
     """With asked; come: the first view and those that have the process as newly come; and left: there is a
     leave between this request and the next."""
-    stays = F.array_contains(names_in(F.substring_index("detail", " ", -1)), F.col("process"))
+    stays = F.array_contains(F.col("groups_together"), F.col("process"))
     firsts = rows.withColumns(
         {
             "is_first": _is("group_view") & (F.count_if(_is("group_view")).over(along) == 1),

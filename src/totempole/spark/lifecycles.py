@@ -94,7 +94,8 @@ def token_visits(silver: Silver) -> DataFrame:
             "ring",
             "seq",
             F.col("count").alias("token_seq"),
-            "detail",
+            F.col("srp_aru").alias("aru"),
+            F.col("srp_rtr").alias("rtr"),
         ),
         (F.col("at_us") - F.lag("at_us").over(along)).alias("rotation_us"),
     )

@@ -118,7 +118,7 @@ def _judge_table(table: Any, terms: Any) -> Any:
     import pyarrow as pa
 
     with _without_collector():
-        rows = list(to_rows(table.select(Row._fields), Path("events")))
+        rows = list(to_rows(table, Path("events")))
         rows.sort(key=attrgetter("node", "step"))
         judged = _judge(rows, _terms(terms.to_pylist()[0]), [])
     return pa.Table.from_batches([_batch([judged])])

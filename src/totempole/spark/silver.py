@@ -16,22 +16,19 @@ from functools import cached_property
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from totempole.trace.layers.node import KILLED
+from totempole.trace.layers.srp import LEAVE_TIMEOUT, LEFT, RECOVERING
+
 _COLUMNS = (
     *("run", "node", "incarnation", "step", "at_us", "kind", "message", "origin", "service", "ring", "seq"),
-    *("timestamp", "configuration", "configuration_kind", "members", "bytes", "detail"),
-    *("count", "digest", "failed"),
+    *("timestamp", "configuration", "configuration_kind", "members", "bytes", "reason"),
+    *("count", "digest", "old_state", "new_state", "previous", "srp_failed"),
 )
 _FEW = (
     *("configuration", "crash", "leave", "restart", "suspect"),
     *("state", "join", "blame", "persist", "persisted"),
 )
-_CHANGE = ("node", "step", "message", "at_us", "ring", "seq", "detail", "configuration_kind")
-
-
-KILLED = "killed"
-FORMING = "gather>commit"
-RECOVERING = "commit>recover"
-LEAVE_TIMEOUT = ">left leave timeout"
+_CHANGE = ("node", "step", "message", "at_us", "ring", "seq", "previous", "configuration_kind")
 
 
 @dataclass(frozen=True)
@@ -91,38 +88,36 @@ class Silver:
         """run, node, life, incarnation, ended, last_step, last_at, stays: how many; current: not ended; end:
         crash, leave, or null when it was killed; hurried: it left when its time was up."""
         is_end = F.col("kind").isin("crash", "leave")
-        end = F.when(F.coalesce("detail", F.lit("")) != KILLED, F.col("kind"))
+        end = F.when(F.coalesce("reason", F.lit("")) != KILLED, F.col("kind"))
         each = self.skeleton.groupBy("run", "node", "life").agg(
             F.min_by("incarnation", "step").alias("incarnation"),
             F.max_by(end, F.when(is_end, F.col("step"))).alias("end"),
             F.bool_or(is_end).alias("stopped"),
-            F.max_by("detail", F.when(F.col("kind") == "state", F.col("step"))).alias("last_state"),
+            F.max_by(out_of_time(), F.when(F.col("kind") == "state", F.col("step"))).alias("hurried"),
             F.max("step").alias("last_step"),
             F.max_by("at_us", "step").alias("last_at"),
             F.max("stay").alias("stays"),
         )
         latest = F.max("life").over(Window.partitionBy("run", "node"))
         ended = F.col("stopped") | (F.col("life") < latest)
-        hurried = F.coalesce(F.col("last_state").endswith(LEAVE_TIMEOUT), F.lit(False))
         return (
             each.withColumn("ended", ended)
             .withColumn("current", ~ended)
-            .withColumn("hurried", hurried)
-            .drop("last_state", "stopped")
+            .withColumn("hurried", F.coalesce("hurried", F.lit(False)))
+            .drop("stopped")
         )
 
     @cached_property
     def states(self) -> DataFrame:
-        """Rows of kind state, and `transition`: old>new."""
-        rows = self.skeleton.where("kind = 'state'")
-        return rows.withColumn("transition", F.substring_index("detail", " ", 1))
+        """Rows of kind state."""
+        return self.skeleton.where("kind = 'state'")
 
     @cached_property
     def committed(self) -> DataFrame:
         """run, ring, node, life, step, at_us, members: who first went from Commit to Recover for a ring."""
         row = F.struct("life", "step", "at_us", "members")
         first = (
-            self.states.where(F.col("transition") == RECOVERING)
+            self.states.where(moved(RECOVERING))
             .groupBy("run", "ring", "node")
             .agg(F.min_by(row, "step").alias("row"))
         )
@@ -151,7 +146,7 @@ class Silver:
     def stays(self) -> DataFrame:
         """One row for each configuration that a life installed.
 
-        run, node, life, stay, change (struct: node, step, message, at_us, ring, seq, detail,
+        run, node, life, stay, change (struct: node, step, message, at_us, ring, seq, previous,
         configuration_kind), name, id, regular, members, incarnation, ended (the life has), open (the last of
         a life that has not ended); before and after: the neighbouring stays of the same life (struct: stay,
         name, id, regular, members, step; or null); later: the next regular one (the same struct).
@@ -236,6 +231,17 @@ class Silver:
         """The same of these runs."""
         few = F.broadcast(runs.select("run").distinct())
         return Silver(self.bronze.join(few, "run", "left_semi"), self.terms.join(few, "run", "left_semi"))
+
+
+def moved(transition: tuple[str, str]) -> Column:
+    """Whether a row of kind state leads from the first to the second."""
+    old, new = transition
+    return (F.col("old_state") == old) & (F.col("new_state") == new)
+
+
+def out_of_time() -> Column:
+    """Whether a row of kind state says that the processor left before it was done."""
+    return (F.col("new_state") == LEFT) & (F.col("reason") == LEAVE_TIMEOUT)
 
 
 def ring_id(name: str | Column) -> Column:

@@ -257,7 +257,7 @@ def number(name: str) -> Column:
 def _place() -> Column:
     """Where a delivery, an origination or a change sorts (000 theorem 4.17)."""
     regular = F.col("configuration_kind") == "regular"
-    ends = F.when(regular, number("detail")).otherwise(number("configuration"))
+    ends = F.when(regular, number("previous")).otherwise(number("configuration"))
     return F.struct(
         number("ring").alias("ring"),
         F.col("seq"),

@@ -202,7 +202,7 @@ class SingleRing(BaseLayer):
         self._output.alarm(FormerLife(join.sender, join.incarnation, latest))
         if self._output.traces("branch"):
             self._output.trace(
-                "branch", origin=join.sender, count=join.incarnation, detail="join of a former life"
+                "branch", origin=join.sender, count=join.incarnation, reason="join of a former life"
             )
         self._drop("join of a former life")
         return True

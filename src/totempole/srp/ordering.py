@@ -169,8 +169,8 @@ class Ordering:
         )
         self._broadcast(ring, sent.late)
         if output.traces_token:
-            detail = f"aru={aru} rtr={len(rtr)}"
-            output.trace("token", ring=str(ring.ring_id), seq=seq, count=token.token_seq, detail=detail)
+            here, visit = str(ring.ring_id), token.token_seq
+            output.trace("token", ring=here, seq=seq, count=visit, aru=aru, rtr=len(rtr))
         if ring.forwarded(seq, aru) and recovery is None:
             output.safe(ring.ring_id, ring.safe_up_to)
         self._invite_submissions()

@@ -198,8 +198,8 @@ class Output:
     def branch(self, name: str) -> None:
         """Notes that a rare branch was taken, so that a search can tell what it has reached."""
         if self._scope.traces("branch"):
-            self._scope.trace("branch", {"detail": name})
+            self._scope.trace("branch", {"reason": name})
 
     def drop(self, reason: str) -> None:
         if self._scope.traces("drop"):
-            self._scope.trace("drop", {"detail": reason})
+            self._scope.trace("drop", {"reason": reason})

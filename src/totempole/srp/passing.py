@@ -118,7 +118,9 @@ class TokenPassing(ABC):
                 ring=ring.ring_id,
                 members=tuple(sorted(ring.members)),
                 failed=tuple(sorted(failed)),
-                detail=f"{self.state.name.lower()}>{state.name.lower()} {reason}",
+                old_state=self.state.name.lower(),
+                new_state=state.name.lower(),
+                reason=reason,
             )
         self.state = state
 
@@ -226,7 +228,7 @@ class TokenPassing(ABC):
                 ring=ring.ring_id,
                 seq=token.aru,
                 count=away_us,
-                detail=blame.reason,
+                reason=blame.reason,
             )
 
     def _reset_token_loss(self) -> None:

@@ -1,36 +1,41 @@
 """The trace's columns in Arrow: the schema's types, rows to record batches and back, and what is refused.
 
-Declared from `trace.schema.Row`, so that there is one schema. Numbers are 64-bit, texts with few values are
+Declared from `trace.schema`, so that there is one schema. Numbers are 64-bit, texts with few values are
 dictionaries, and nothing is null. The schema's version travels in the metadata of every file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import chain, pairwise
+from collections.abc import Iterable, Iterator, Sequence
+from functools import reduce
+from itertools import chain, pairwise, repeat
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from totempole.errors import TraceError
-from totempole.trace.schema import SCHEMA_VERSION, Row
+from totempole.trace.schema import COLUMNS, COMMON, OWN, SCHEMA_VERSION, Column, Row, another_schema
 
 VERSION_KEY = b"totempole.schema"
-DICTIONARY_COLUMNS = frozenset({"run", "layer", "kind", "service", "configuration_kind"})
+
+_TYPES = {
+    int: pa.int64(),
+    bool: pa.bool_(),
+    str: pa.string(),
+    tuple[int, ...]: pa.list_(pa.field("item", pa.int64(), nullable=False)),
+    tuple[str, ...]: pa.list_(pa.field("item", pa.string(), nullable=False)),
+}
 
 
-def _type(name: str, hint: Any) -> Any:
-    if hint is int:
-        return pa.int64()
-    if hint is str:
-        return pa.dictionary(pa.int32(), pa.string()) if name in DICTIONARY_COLUMNS else pa.string()
-    return pa.list_(pa.field("item", pa.int64(), nullable=False))
+def _type(column: Column) -> Any:
+    return pa.dictionary(pa.int32(), pa.string()) if column.few else _TYPES[column.type]
 
 
 SCHEMA = pa.schema(
-    [pa.field(name, _type(name, hint), nullable=False) for name, hint in get_type_hints(Row).items()],
+    [pa.field(column.name, _type(column), nullable=False) for column in COLUMNS],
     metadata={VERSION_KEY: str(SCHEMA_VERSION)},
 )
 
@@ -40,18 +45,32 @@ SCHEMA = pa.schema(
 
 def to_batch(rows: Sequence[Row], where: Path) -> Any:
     """Column by column, which costs a few calls for all rows instead of some for each."""
-    columns = zip(*rows, strict=True)
-    arrays = [_array(field, values, where) for field, values in zip(SCHEMA, columns, strict=True)]
+    columns = list(zip(*rows, strict=True))
+    flat = columns[: len(COMMON)]
+    for own in columns[len(COMMON) :]:
+        flat += zip(*own, strict=True)
+    arrays = [_array(field, values, where) for field, values in zip(SCHEMA, flat, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 
 def _array(field: Any, values: Sequence[Any], where: Path) -> Any:
+    first, last = values[0], values[-1]
     try:
+        if (first is last or first == last) and values.count(first) == len(values):
+            return _repeated(first, len(values), field.type)
         if pa.types.is_dictionary(field.type):
             return pa.array(values, pa.string()).dictionary_encode()
         return pa.array(values, field.type)
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
         raise TraceError(f"{where}: column {field.name!r} cannot hold what was recorded ({error})") from None
+
+
+def _repeated(value: Any, count: int, type_: Any) -> Any:
+    """Most columns of most batches have one value."""
+    if pa.types.is_dictionary(type_):
+        places = pa.repeat(pa.scalar(0, pa.int32()), count)
+        return pa.DictionaryArray.from_arrays(places, pa.array([value], pa.string()))
+    return pa.repeat(pa.scalar(value, type_), count)
 
 
 # Columns to rows
@@ -61,14 +80,39 @@ def to_rows(batch: Any, where: Path) -> Iterator[Row]:
     """Of a record batch or a table that `check_schema` has passed."""
     if batch.num_rows == 0:
         return iter(())
-    columns = []
-    for name in Row._fields:
-        column = batch.column(name)
-        if column.null_count:
+    for name in SCHEMA.names:
+        if batch.column(name).null_count:
             raise TraceError(f"{where}: column {name!r} has empty places")
-        chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
-        columns.append(chain.from_iterable(map(_values, chunks)))
+    columns: list[Iterable[Any]] = [_column(batch.column(name)) for name in COMMON]
+    columns += [_own(batch, layer, empty) for layer, empty in OWN.items()]
     return map(Row, *columns)
+
+
+def _column(column: Any) -> Iterable[Any]:
+    chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+    return chain.from_iterable(map(_values, chunks))
+
+
+def _own(batch: Any, layer: str, empty: Any) -> Iterable[Any]:
+    """The layer's own columns as tuples. Most rows have none of them, and share one."""
+    names = [f"{layer}_{name}" for name in empty._fields]
+    used = [_differ(batch.column(name), value) for name, value in zip(names, empty, strict=True)]
+    some = reduce(pc.or_, used)
+    places = pc.indices_nonzero(some).to_pylist()
+    if not places:
+        return repeat(empty, batch.num_rows)
+    found = [empty] * batch.num_rows
+    columns = [_column(batch.column(name).filter(some)) for name in names]
+    known: dict[Any, Any] = {}
+    for place, own in zip(places, map(type(empty), *columns), strict=True):
+        found[place] = known.setdefault(own, own)
+    return found
+
+
+def _differ(column: Any, empty: Any) -> Any:
+    if pa.types.is_list(column.type):
+        return pc.greater(pc.list_value_length(column), 0)
+    return pc.not_equal(column, pa.scalar(empty))
 
 
 def _values(column: Any) -> Sequence[Any]:
@@ -78,9 +122,13 @@ def _values(column: Any) -> Sequence[Any]:
         return _numbers(column)
     if pa.types.is_list(column.type):
         return _tuples(column)
+    if pa.types.is_boolean(column.type):
+        return list(column.to_pylist())
     if not pa.types.is_dictionary(column.type):
         column = column.dictionary_encode()
     texts = column.dictionary.to_pylist()
+    if len(texts) == 1:
+        return list(texts) * len(column)
     return list(map(texts.__getitem__, _numbers(column.indices)))
 
 
@@ -98,11 +146,11 @@ def _numbers(column: Any) -> list[int]:
     return found
 
 
-def _tuples(column: Any) -> list[tuple[int, ...]]:
+def _tuples(column: Any) -> list[tuple[Any, ...]]:
     ends = memoryview(column.buffers()[1]).cast("b").cast("i")
     ends = ends[column.offset : column.offset + len(column) + 1]
-    numbers = _numbers(column.values)
-    return [tuple(numbers[start:stop]) for start, stop in pairwise(ends)]
+    values = _values(column.values)
+    return [tuple(values[start:stop]) for start, stop in pairwise(ends)]
 
 
 def check_schema(schema: Any, where: Path) -> None:
@@ -111,10 +159,7 @@ def check_schema(schema: Any, where: Path) -> None:
     if version is None:
         raise TraceError(f"{where}: the file does not name a schema; is this a totempole trace?")
     if version != str(SCHEMA_VERSION).encode():
-        raise TraceError(
-            f"{where}: the trace has schema {version.decode('utf-8', 'replace')} and this program reads "
-            f"schema {SCHEMA_VERSION}; read it with the version that wrote it"
-        )
+        raise TraceError(f"{where}: {another_schema(version.decode('utf-8', 'replace'))}")
     _check_names(schema.names, where)
     for name, wanted in zip(SCHEMA.names, SCHEMA.types, strict=True):
         found = schema.field(name).type

@@ -7,18 +7,16 @@ cannot be read raises TraceError with the file and the line.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TextIO, get_type_hints
+from typing import Any, TextIO, get_args, get_type_hints
 
 from totempole.errors import TraceError
-from totempole.trace.schema import SCHEMA_VERSION, Row
+from totempole.trace.schema import COLUMNS, COMMON, OWN, SCHEMA_VERSION, Row, another_schema
 
-_COLUMNS = Row._fields
-_TYPES: dict[str, type] = {
-    name: hint if isinstance(hint, type) and hint in (int, str) else list
-    for name, hint in get_type_hints(Row).items()
-}
+_Types = Mapping[str, Any]
+_COMMON: _Types = {column.name: column.type for column in COLUMNS if column.name in COMMON}
+_OWN: Mapping[str, _Types] = {layer: get_type_hints(type(empty)) for layer, empty in OWN.items()}
 
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True).encode
 
@@ -28,10 +26,22 @@ class NdjsonWriter:
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-        stream.write(_encode({"schema": SCHEMA_VERSION, "columns": _COLUMNS}) + "\n")
+        stream.write(
+            _encode({"schema": SCHEMA_VERSION, "columns": [column.name for column in COLUMNS]}) + "\n"
+        )
 
     def __call__(self, row: Row) -> None:
-        self._stream.write(_encode(row._asdict()) + "\n")
+        self._stream.write(_encode(_data(row)) + "\n")
+
+
+def _data(row: Row) -> dict[str, Any]:
+    """A layer's own columns are an object of their own, left out where the row has none of them."""
+    values = row._asdict()
+    for layer, empty in OWN.items():
+        own = values.pop(layer)
+        if own != empty:
+            values[layer] = own._asdict()
+    return values
 
 
 def write_ndjson(path: Path | str, rows: Iterable[Row]) -> None:
@@ -84,25 +94,45 @@ def _check_header(header: dict[str, Any], where: str) -> None:
     if "schema" not in header:
         raise TraceError(f"{where}: the first line does not name a schema; is this a totempole trace?")
     if header["schema"] != SCHEMA_VERSION:
-        raise TraceError(
-            f"{where}: the trace has schema {header['schema']!r} and this program reads schema "
-            f"{SCHEMA_VERSION}; read it with the version that wrote it"
-        )
+        raise TraceError(f"{where}: {another_schema(repr(header['schema']))}")
 
 
 def _row(values: dict[str, Any], where: str) -> Row:
-    if len(values) != len(_COLUMNS) or values.keys() != _TYPES.keys():
-        _complain_of_columns(values, where)
-    for name, kind in _TYPES.items():
-        if type(values[name]) is not kind:
-            raise TraceError(f"{where}: column {name!r} has the value {values[name]!r}, not {kind.__name__}")
-    values["members"], values["failed"] = tuple(values["members"]), tuple(values["failed"])
-    return Row(**values)
+    own = {layer: values.pop(layer) for layer in OWN if layer in values}
+    columns = _checked(values, _COMMON, where)
+    for layer, of_layer in own.items():
+        if type(of_layer) is not dict:
+            raise TraceError(f"{where}: column {layer!r} has the value {of_layer!r}, not an object")
+        columns[layer] = type(OWN[layer])(**_checked(of_layer, _OWN[layer], where))
+    return Row(**columns)
 
 
-def _complain_of_columns(values: dict[str, Any], where: str) -> None:
-    missing = [name for name in _COLUMNS if name not in values]
+def _checked(values: dict[str, Any], types: _Types, where: str) -> dict[str, Any]:
+    if values.keys() != types.keys():
+        _complain_of_columns(values, types, where)
+    for name, wanted in types.items():
+        value = values[name]
+        if type(value) is list:
+            value = values[name] = tuple(value)
+        if not _is(value, wanted):
+            raise TraceError(f"{where}: column {name!r} has the value {value!r}, not {_name(wanted)}")
+    return values
+
+
+def _is(value: Any, wanted: Any) -> bool:
+    if isinstance(wanted, type):
+        return type(value) is wanted
+    item = get_args(wanted)[0]
+    return type(value) is tuple and all(type(each) is item for each in value)
+
+
+def _name(wanted: Any) -> str:
+    return wanted.__name__ if isinstance(wanted, type) else f"list of {get_args(wanted)[0].__name__}"
+
+
+def _complain_of_columns(values: dict[str, Any], types: _Types, where: str) -> None:
+    missing = [name for name in types if name not in values]
     if missing:
         raise TraceError(f"{where}: column {missing[0]!r} is missing")
-    extra = sorted(values.keys() - _TYPES.keys())
+    extra = sorted(values.keys() - types.keys())
     raise TraceError(f"{where}: column {extra[0]!r} is not in schema {SCHEMA_VERSION}")

@@ -6,14 +6,14 @@ tested before a row is built: most effects are timers and transmissions, which c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any
 from zlib import crc32
 
 from totempole.core.effects import Effect, Trace
 from totempole.core.order import Deliver, InstallConfiguration
-from totempole.trace.schema import LEVELS, PROTOCOL_KINDS, Row
+from totempole.trace.schema import LEVELS, PROTOCOL_KINDS, Row, in_layers
 from totempole.types import MessageId, RingId, Service
 
 _SERVICE_NAMES = {service: service.name.lower() for service in Service}
@@ -27,17 +27,17 @@ _PLAIN: dict[type, Callable[[Any], Any]] = {
 }
 
 
-_TYPED_COLUMNS = ("message", "service", "ring", "source_ring", "configuration")
+_TYPED_COLUMNS = ("message", "service", "ring", "source_ring", "configuration", "previous")
 
 
-def _plain(columns: Mapping[str, Any]) -> dict[str, Any]:
-    """Writes the papers' types as the schema's plain ones, so that a protocol need not before it is asked."""
-    values = dict(columns)
+def _plain(layer: str, values: dict[str, Any]) -> dict[str, Any]:
+    """Makes columns, in place, what the schema has. Writes the papers' types as plain ones, so that a
+    protocol need not before it is asked."""
     for name in _TYPED_COLUMNS:
         value = values.get(name, "")
         if type(value) is not str:
             values[name] = _PLAIN[type(value)](value)
-    return values
+    return in_layers(layer, values)
 
 
 class Recorder:
@@ -73,7 +73,7 @@ class Recorder:
         if kind not in self._kinds:
             assert kind in PROTOCOL_KINDS, f"the trace schema has no rows of kind {kind!r}"
             return
-        self._write(at_us, layer, kind, _plain(columns))
+        self._write(at_us, layer, kind, _plain(layer, columns))
 
     def effects(self, at_us: int, effects: Iterable[Effect]) -> None:
         """Writes the rows among the effects, and ignores all else."""
@@ -99,7 +99,7 @@ class Recorder:
                 self._incarnation,
                 self.step,
                 at_us,
-                "srp",
+                trace.layer,
                 "deliver",
                 str(effect.message),
                 effect.origin,
@@ -116,7 +116,6 @@ class Recorder:
                 "",
                 1,
                 len(effect.payload),
-                "",
                 crc32(effect.payload) if self._digests else 0,
             )
         )
@@ -127,18 +126,17 @@ class Recorder:
         self.record(
             at_us,
             "configuration",
-            layer="srp",
+            layer=trace.layer,
             configuration_kind=installed.kind.value,
             members=tuple(installed.members),
             ring=installed.ring_id,
             seq=installed.seq,
-            detail=str(installed.previous),
+            previous=installed.previous,
         )
 
     def _trace(self, at_us: int, effect: Trace) -> None:
         if effect.kind in self._kinds:
-            values = _plain(effect.columns)
-            self._write(at_us, values.pop("layer", "srp"), effect.kind, values)
+            self._write(at_us, effect.layer, effect.kind, _plain(effect.layer, dict(effect.columns)))
         else:
             assert effect.kind in PROTOCOL_KINDS, f"the trace schema has no rows of kind {effect.kind!r}"
 

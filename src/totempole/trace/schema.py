@@ -1,15 +1,25 @@
 """The one schema of everything that happened: the simulator, the nodes, the checkers and Spark share it.
 
 A row says what one processor did, in its own order of events (`step`). Columns that do not apply keep their
-empty value. Rows are written at three levels: `delivery` is cheap enough to leave on, `checked` is all that
-the checkers read, and `protocol` is everything.
+empty value. A layer's own columns are a tuple of their own within the row: rows of other layers share one
+empty tuple, so that they cost no more for each layer that is added. In files they are flat columns, named
+layer_column.
+
+No code parses `detail`: what code reads has a column.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterable
+from itertools import chain
+from typing import Any, NamedTuple, get_type_hints
 
-SCHEMA_VERSION = 2
+from totempole.trace.kinds import Kind, Level
+from totempole.trace.layers import groups, node, srp
+from totempole.trace.layers.groups import GroupColumns
+from totempole.trace.layers.srp import SrpColumns
+
+SCHEMA_VERSION = 3
 
 
 class Row(NamedTuple):
@@ -37,54 +47,102 @@ class Row(NamedTuple):
     configuration_kind: str = ""
     members: tuple[int, ...] = ()
     group: str = ""
+    """The group that the row is about. A message may be sent to several: see `groups.to`."""
     count: int = 0  # type: ignore[assignment]
     bytes: int = 0
-    detail: str = ""
     digest: int = 0
-    """CRC-32 of the message's payload; 0 below the level `checked`."""
-    failed: tuple[int, ...] = ()
-    """my_fail_set, beside the proposed or agreed processors in `members`."""
+    """CRC-32 of the content; 0 below the level `checked`. The group layer's begins at 1, so that the digest
+    of an empty content is not 0."""
+    reason: str = ""
+    """Why, in words that do not vary: one of a few."""
+    old_state: str = ""
+    new_state: str = ""
+    previous: str = ""
+    """The configuration that a new one ends."""
+    detail: str = ""
+    """For eyes only."""
+    srp: SrpColumns = SrpColumns()
+    groups: GroupColumns = GroupColumns()
 
 
-DELIVERY_KINDS = frozenset(
+LAYERS = (node.KINDS, srp.KINDS, groups.KINDS)
+
+KINDS: dict[str, Kind] = {kind.name: kind for layer in LAYERS for kind in layer}
+assert len(KINDS) == sum(map(len, LAYERS)), "two layers declare one kind"
+
+
+def kinds_at(level: Level) -> frozenset[str]:
+    return frozenset(kind.name for kind in KINDS.values() if kind.level <= level)
+
+
+LEVELS = {level.name.lower(): kinds_at(level) for level in Level}
+DELIVERY_KINDS, CHECKED_KINDS, PROTOCOL_KINDS = LEVELS.values()
+
+
+# Columns
+
+
+class Column(NamedTuple):
+    """A column as files have it."""
+
+    name: str
+    type: Any
+    """int, str, bool, tuple[int, ...] or tuple[str, ...]."""
+    empty: Any
+    few: bool
+    """Text of few different values."""
+
+
+_FEW = frozenset(
     {
-        "submit",  # the application handed a message over
-        "originate",  # the message was broadcast for the first time: it has a ring and a seq now
-        "deliver",
-        "configuration",  # detail: the configuration that this one terminates; seq: last seq before it
-        "state",  # ring, members: formed or installed; failed: at consensus; detail: "old>new reason"
-        "branch",  # detail: the name of a rare branch taken
-        "fault",  # detail: what was injected (simulator and tests)
-        "crash",
-        "restart",
-        "leave",  # the processor left of its own will
-        "process",  # detail: connect or disconnect
-        "group_join",  # a process asked for it
-        "group_leave",
-        "group_send",  # message: the first of `count`; detail: digest
-        "group_deliver",  # process: who received; ring and seq: the place; detail: "index digest"
-        "group_view",  # detail: "index reason members=… together=…"
-        "group_safe",  # messages delivered before are now at every processor
-        "group_state",  # state for a joiner; detail: what about it
+        *("run", "layer", "kind", "service", "configuration_kind", "reason", "old_state", "new_state"),
+        *("previous", "groups_stage"),
     }
 )
 
-PROTOCOL_KINDS = DELIVERY_KINDS | frozenset(
-    {
-        "receive",  # a message entered the store of its ring for the first time
-        "token",  # a token visit: seq, count = token_seq, detail = "aru=… …"
-        "retransmit",
-        "safe",  # seq: everything up to it is at every member
-        "suspect",  # members: who is newly in my_fail_set; origin: whose Join said so, or the node itself
-        "join",  # a Join was sent; members: my_proc_set; failed: my_fail_set
-        "blame",  # origin: who is expelled; seq: its aru; count: us since the last visit; detail: why
-        "persist",  # a write begins; count: ticket; seq: ring number; timestamp: covers all below
-        "persisted",  # a write is done; count: its ticket
-        "drop",  # detail: the reason
-    }
-)
+OWN: dict[str, Any] = {
+    name: default for name, default in Row._field_defaults.items() if hasattr(default, "_fields")
+}
+"""For each layer that has columns of its own, the tuple of a row that has none of them."""
 
-CHECKED_KINDS = DELIVERY_KINDS | {"receive", "suspect", "safe", "join", "blame", "persist", "persisted"}
-"""All that a checker reads: what a search records."""
+COMMON = tuple(name for name in Row._fields if name not in OWN)
+"""The columns that rows of every layer have. They come first in a row."""
 
-LEVELS = {"delivery": DELIVERY_KINDS, "checked": CHECKED_KINDS, "protocol": PROTOCOL_KINDS}
+
+def _columns() -> tuple[Column, ...]:
+    hints = get_type_hints(Row)
+    found = [(name, hints[name], Row._field_defaults.get(name)) for name in COMMON]
+    for layer, empty in OWN.items():
+        hints = get_type_hints(type(empty))
+        found += [(f"{layer}_{name}", hints[name], getattr(empty, name)) for name in empty._fields]
+    return tuple(Column(name, hint, empty, name in _FEW) for name, hint, empty in found)
+
+
+COLUMNS = _columns()
+"""All columns of a file: the common ones, then those of each layer."""
+assert Row._fields == (*COMMON, *OWN), "the layers' columns come last"
+assert not any(set(own._fields) & {*COMMON} for own in OWN.values()), "a layer's column has a common name"
+
+
+def flat(row: Row) -> tuple[Any, ...]:
+    """The values of a row in the order of COLUMNS."""
+    own: Iterable[Any] = row[len(COMMON) :]
+    return row[: len(COMMON)] + tuple(chain.from_iterable(own))
+
+
+def in_layers(layer: str, columns: dict[str, Any], before: Row | None = None) -> dict[str, Any]:
+    """Puts the layer's own columns into its tuple, in place. `before`: a row that has the others of them."""
+    own = OWN.get(layer)
+    if own is not None:
+        mine = {name: columns.pop(name) for name in own._fields if name in columns}
+        if mine:
+            columns[layer] = type(own)(**mine) if before is None else getattr(before, layer)._replace(**mine)
+    return columns
+
+
+def another_schema(found: object) -> str:
+    """What is said of a trace that another version wrote."""
+    return (
+        f"the trace has schema {found} and this program reads schema {SCHEMA_VERSION}; read it with the "
+        "version that wrote it, or trace the run again: a simulation gives the same run from its seed"
+    )

@@ -30,6 +30,7 @@ from totempole.sim.explore.space import Action, Space, Spent, State, Step
 from totempole.sim.fuzz.trial import RAISED
 from totempole.trace.recorder import Recorder
 from totempole.trace.schema import Row
+from totempole.trace.told import transition
 from totempole.types import ConfigurationKind, MessageId, ProcessorId, RingId, Service
 
 SETTLES = "settles"
@@ -242,9 +243,10 @@ def reached_by(told: Iterable[Told]) -> Iterator[str]:
     for one in told:
         kind, columns = getattr(one, "kind", ""), getattr(one, "columns", {})
         if kind == "state":
-            yield f"transition: {columns['detail']}"
+            names = ("old_state", "new_state", "reason")
+            yield f"transition: {transition(*(columns[name] for name in names))}"
         elif kind == "branch":
-            yield f"branch: {columns['detail']}"
+            yield f"branch: {columns['reason']}"
 
 
 def rows_of(told: Iterable[Saying], count: int) -> list[Row]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from totempole.sim.script_runner import Outcome
 from totempole.trace.schema import Row
+from totempole.trace.told import told
 
 IDLE_RUN_US = 30_000_000
 """Longer runs are those in which the ring is left alone."""
@@ -157,10 +158,10 @@ def _from_rows(rows: Iterable[Row]) -> Counter[str]:
     state_of: dict[int, str] = {}
     for row in rows:
         if row.kind == "state":
-            found[f"transition: {row.detail}"] += 1
-            state_of[row.node] = row.detail.split()[0].split(">")[1]
+            found[f"transition: {told(row)}"] += 1
+            state_of[row.node] = row.new_state
         elif row.kind == "branch":
-            found[f"branch: {row.detail}"] += 1
+            found[f"branch: {row.reason}"] += 1
         elif row.kind == "restart":
             state_of[row.node] = "starting"
         elif row.kind == "crash":

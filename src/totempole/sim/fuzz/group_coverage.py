@@ -106,11 +106,11 @@ class _Reader:
         self._begun.pop((row.process, row.group), None)
 
     def _send(self, row: Row) -> None:
-        groups = row.group.split(",")
+        groups = row.groups.to
         self._sent[row.message] = row
         self.found["to several groups"] += len(groups) > 1
         self.found["from an outsider"] += not any((row.process, group) in self._joined for group in groups)
-        room = self._room - len(pack_names(tuple(groups)))
+        room = self._room - len(pack_names(groups))
         self.found["message that just fits a packet"] += row.bytes == room
         self.found["message one byte too long for a packet"] += row.bytes == room + 1
         pieces = -(-row.bytes // room)
@@ -127,10 +127,9 @@ class _Reader:
         self.found["message delivered in a later configuration"] += later
 
     def _view(self, row: Row) -> None:
-        _, why, members, together = row.detail.split(" ")
-        self.found[f"{row.configuration_kind} view by {why}"] += 1
-        merged = row.configuration_kind == "regular" and why == "configuration"
-        come = set(members[len("members=") :].split(",")) - set(together[len("together=") :].split(","))
+        self.found[f"{row.configuration_kind} view by {row.reason}"] += 1
+        merged = row.configuration_kind == "regular" and row.reason == "configuration"
+        come = set(row.groups.processes) - set(row.groups.together)
         self.found["parts of a group merged"] += merged and bool(come)
 
     def _safe(self, row: Row) -> None:
@@ -138,11 +137,11 @@ class _Reader:
         self.found["safe notice in a transitional configuration"] += row.configuration != row.ring
 
     def _state(self, row: Row) -> None:
-        what, *rest = row.detail.split(" ")
+        stage = row.groups.stage
         key = (row.process, row.group)
         begun = self._begun.get(key)
-        if what == "begins":
-            nobody = rest[1] == "none"
+        if stage == "begins":
+            nobody = not row.groups.peer
             turn = {
                 (False, True): "state begun and nobody to give it",
                 (True, True): "state given up",
@@ -151,7 +150,7 @@ class _Reader:
             self._begun[key] = row
             if turn:
                 self.found[turn] += 1
-        elif what == "last":
+        elif stage == "last":
             self.found["state given"] += 1
             changed = begun is not None and begun.configuration != row.configuration
             self.found["state across a change of configuration"] += changed

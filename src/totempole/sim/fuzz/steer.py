@@ -27,6 +27,7 @@ from totempole.sim.fuzz.trial import Verdict, try_scenario
 from totempole.sim.script import Scenario
 from totempole.sim.script_runner import Outcome, build
 from totempole.trace.schema import Row
+from totempole.trace.told import told
 
 BATCH = 16
 """Scenarios that are bred before any of them is run."""
@@ -103,10 +104,10 @@ def _pairs(rows: Iterable[Row]) -> Iterator[str]:
     last: dict[int, str] = {}
     for row in rows:
         if row.kind in ("state", "branch"):
-            before = last.get(row.node)
-            if before is not None and before != row.detail:
-                yield f"pair: {before} | {row.detail}"
-            last[row.node] = row.detail
+            before, now = last.get(row.node), told(row)
+            if before is not None and before != now:
+                yield f"pair: {before} | {now}"
+            last[row.node] = now
         elif row.kind == "restart":
             last[row.node] = "restart"
 

@@ -14,7 +14,10 @@ from totempole.srp.packets import RegularToken
 from totempole.trace.schema import Row
 from totempole.types import ProcessorId, RingId
 
-INSTALLED = "recover>operational ring installed"
+INSTALLED = ("recover", "operational")
+"""The states that the installation of a ring leads from and to."""
+MISSED = ("operational", "gather")
+"""And those when the token is missed."""
 
 TOKEN_LOSS_US = 100 * MS
 """000 §4.4: the token loss timeout of these experiments was 100 milliseconds, and set by hand."""
@@ -97,8 +100,8 @@ def _settle(ring: PaperRing) -> None:
         raise TotemError(f"{ring.machine.name}, seed {ring.world.seed}: no ring 300 ms after a fault")
 
 
-def _last(rows: Sequence[Row], says: str) -> int:
-    return max(row.at_us for row in rows if row.detail == says)
+def _last(rows: Sequence[Row], states: tuple[str, str]) -> int:
+    return max(row.at_us for row in rows if (row.old_state, row.new_state) == states)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +141,7 @@ def _crash_one(ring: PaperRing, me: ProcessorId) -> Crash:
     world.crash(me)
     _settle(ring)
     rows = [row for row in world.rows[first:] if row.kind == "state"]
-    missed_us = next(row.at_us for row in rows if row.detail.startswith("operational>gather"))
+    missed_us = next(row.at_us for row in rows if (row.old_state, row.new_state) == MISSED)
     back_us = _last(rows, INSTALLED)
     world.restart(me)
     _settle(ring)

@@ -9,7 +9,8 @@ from pyspark.sql import functions as F
 
 from totempole.spark.findings import Check, evidence, failing, finding, reason
 from totempole.spark.properties.membership import listing
-from totempole.spark.silver import FORMING, Silver, ring_id
+from totempole.spark.silver import Silver, moved, ring_id
+from totempole.trace.layers.srp import FORMING
 
 
 def membership_agreement(silver: Silver) -> Iterable[DataFrame]:
@@ -90,11 +91,11 @@ def _too_early() -> Check:
 
 def _without_consensus(silver: Silver) -> Iterable[DataFrame]:
     """The representative makes a Commit token when all members propose what it does (figure 4.7)."""
-    forming = silver.states.where(F.col("transition") == FORMING).withColumns(
+    forming = silver.states.where(moved(FORMING)).withColumns(
         {
             "row": F.struct("node", "step", "message"),
-            "both": F.array_sort(F.array_intersect("members", "failed")),
-            "wanted": F.array_sort(F.array_distinct(F.concat("members", "failed"))),
+            "both": F.array_sort(F.array_intersect("members", "srp_failed")),
+            "wanted": F.array_sort(F.array_distinct(F.concat("members", "srp_failed"))),
             "name": F.col("ring"),
         }
     )
@@ -106,14 +107,14 @@ def _without_consensus(silver: Silver) -> Iterable[DataFrame]:
     joins = silver.skeleton.where("kind = 'join'")
     first = F.min_by(F.struct("node", "step", "message", "at_us"), "step").alias("join")
     proposals = joins.groupBy(
-        "run", F.col("node").alias("member"), F.col("members").alias("wanted"), "failed"
+        "run", F.col("node").alias("member"), F.col("members").alias("wanted"), "srp_failed"
     ).agg(first)
     asked = (
         forming.join(joins.select("run").distinct(), "run", "left_semi")
         .where(ring_id("ring")["representative"] == F.col("node"))
         .withColumn("member", F.explode("members"))
         .where("member != node")
-        .join(proposals, ["run", "member", "wanted", "failed"], "left")
+        .join(proposals, ["run", "member", "wanted", "srp_failed"], "left")
         .join(silver.terms, "run")
         .where("join is null or (same_clock and join.at_us > at_us)")
         .join(_traces(silver), ["run", "member"], "left")
@@ -122,7 +123,7 @@ def _without_consensus(silver: Silver) -> Iterable[DataFrame]:
 
 
 def _not_proposed() -> Check:
-    without = F.when(F.size("failed") > 0, listing("failed")).otherwise(F.lit("exception"))
+    without = F.when(F.size("srp_failed") > 0, listing("srp_failed")).otherwise(F.lit("exception"))
     text = F.format_string(
         "Node %s formed %s before its member %s had proposed %s without %s.",
         *(F.col("node"), F.col("ring"), F.col("member"), listing("wanted"), without),

@@ -9,12 +9,13 @@ from pyspark.sql import functions as F
 
 from totempole.checkers.group_history import NO_DIGEST
 from totempole.spark.findings import evidence, failing, finding, reason
+from totempole.spark.group_places import listed
 from totempole.spark.group_silver import GroupSilver
 from totempole.spark.properties.group_traces import with_telling
 
 _COMPARED = (
     *(("count", "count", "count"), ("bytes", "bytes", "bytes"), ("service", "service", "service")),
-    *(("groups", "group", "group"), ("origin", "node", "origin"), ("digest", "digest", "digest")),
+    ("origin", "node", "origin"),
 )
 """Of each: its name, the column of the sending, and that of the delivery."""
 
@@ -54,7 +55,9 @@ def _twice() -> tuple[Column, tuple[Column, ...]]:
 
 
 def _not_the_same() -> tuple[Column, tuple[Column, ...]]:
-    differences = F.array_compact(F.array(*(_difference(*names) for names in _COMPARED)))
+    differences = F.array_compact(
+        F.array(*(_difference(*names) for names in _COMPARED), _groups(), _digest())
+    )
     text = F.format_string(
         "Process %s delivered %s not as it was sent: %s.",
         *("process", "message", F.array_join(differences, ", ")),
@@ -63,9 +66,19 @@ def _not_the_same() -> tuple[Column, tuple[Column, ...]]:
 
 
 def _difference(name: str, ours: str, theirs: str) -> Column:
-    mine, yours = F.col(f"sent.{ours}").cast("string"), F.col(theirs).cast("string")
+    mine, yours = F.col(f"sent.{ours}"), F.col(theirs)
+    return F.when(mine != yours, F.format_string("%s %s for %s", F.lit(name), yours, mine))
+
+
+def _groups() -> Column:
+    mine, yours = F.col("sent.groups_to"), F.col("groups_to")
+    return F.when(mine != yours, F.format_string("groups %s for %s", listed(yours), listed(mine)))
+
+
+def _digest() -> Column:
+    mine, yours = F.col("sent.digest"), F.col("digest")
     differ = (mine != yours) & (mine != NO_DIGEST) & (yours != NO_DIGEST)
-    return F.when(differ, F.format_string("%s %s for %s", F.lit(name), yours, mine))
+    return F.when(differ, F.format_string("digest %08x for %08x", yours, mine))
 
 
 def _before_it_was_sent() -> tuple[Column, tuple[Column, ...]]:

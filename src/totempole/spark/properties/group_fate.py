@@ -10,8 +10,8 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from totempole.checkers.group_history import OUT_OF_TIME
 from totempole.spark.group_silver import COMPANIES, GroupSilver
+from totempole.spark.silver import out_of_time
 
 
 def missed(groups: GroupSilver) -> DataFrame:
@@ -19,7 +19,7 @@ def missed(groups: GroupSilver) -> DataFrame:
     delivered: run, message, sender, number, sent, floor, first, group; birth, member (its name), membership,
     left, last: of the membership."""
     sent = groups.messages.where(F.col("sent").isNotNull() & F.col("floor").isNotNull())
-    to_groups = F.explode(F.array_distinct(F.split("sent.group", ","))).alias("group")
+    to_groups = F.explode(F.array_distinct("sent.groups_to")).alias("group")
     sent = sent.select("run", "message", "sender", "number", "sent", "floor", "first", to_groups)
     memberships = groups.memberships.where(F.col("first_view").isNotNull()).select(
         *("run", "group", "birth", "membership", "left", "last"),
@@ -62,7 +62,7 @@ def left_in_good_order(groups: GroupSilver) -> DataFrame:
     """run, node, life: whose last row says that it left, and that had not run out of time to do so."""
     bronze = groups.silver.bronze
     leaves = bronze.where("kind = 'leave'").select("run", "node", "step")
-    hurried = bronze.where((F.col("kind") == "state") & F.col("detail").endswith(OUT_OF_TIME))
+    hurried = bronze.where((F.col("kind") == "state") & out_of_time())
     lives = groups.silver.lives.select("run", "node", "incarnation", "life", F.col("last_step").alias("step"))
     left = lives.join(leaves, ["run", "node", "step"], "left_semi")
     return left.join(hurried, ["run", "node", "incarnation"], "left_anti").select("run", "node", "life")

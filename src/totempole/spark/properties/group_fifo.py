@@ -110,7 +110,7 @@ def _lines(groups: GroupSilver) -> DataFrame:
     placed = groups.messages.where(F.col("sent").isNotNull()).withColumns(
         {"ring": _ring_of_line(), "floor": F.coalesce("first.place", "floor")}
     )
-    to_groups = F.posexplode(F.split("sent.group", ",")).alias("at", "group")
+    to_groups = F.posexplode("sent.groups_to").alias("at", "group")
     each = placed.where(F.col("ring").isNotNull()).select(
         *("run", "sender", "ring", "message", "sent", "floor", to_groups)
     )
@@ -128,7 +128,7 @@ def _ring_of_line() -> Column:
 def _across_rings(groups: GroupSilver) -> DataFrame:
     """At the first delivery that shows it. What was on the ring of that delivery is judged above."""
     sent = groups.messages.select("run", "message", "sender", "number")
-    told = F.struct("row", "place", F.split("group", ",").alias("groups")).alias("told")
+    told = F.struct("row", "place", F.col("groups_to").alias("groups")).alias("told")
     deliveries = groups.deliveries.select("run", "birth", "message", told).join(sent, ["run", "message"])
     deliveries = deliveries.drop("message").withColumn("rank", F.lit(1))
     cases = missed(groups).withColumns({"ring": _ring_of_line(), "rank": F.lit(0)})

@@ -85,10 +85,10 @@ def _state(groups: GroupSilver, wanted: DataFrame) -> DataFrame:
     """A joiner that wants the state is told where it comes from, and gets it: if its donor fails, another
     member takes over (docs/groups.md "Joining with state")."""
     told = groups.states.groupBy(*_MEMBERSHIP).agg(
-        F.max(F.when(F.col("what") == "begins", F.struct("row", "place", "other"))).alias("begun"),
-        F.max(F.when(F.col("what") == "last", F.col("row"))).alias("ended"),
+        F.max(F.when(F.col("stage") == "begins", F.struct("row", "place", "peer"))).alias("begun"),
+        F.max(F.when(F.col("stage") == "last", F.col("row"))).alias("ended"),
     )
-    joiners = wanted.where(F.array_contains("flags", "wants_state") & F.col("first_view").isNotNull())
+    joiners = wanted.where(F.col("wants_state") & F.col("first_view").isNotNull())
     joiners = joiners.join(told, list(_MEMBERSHIP), "left").withColumns(
         {
             "place": F.col("begun.place"),

@@ -28,10 +28,10 @@ def state_transfer(groups: GroupSilver) -> Iterable[DataFrame]:
     yield _choices(groups)
 
 
-def transfers(groups: GroupSilver, what: str) -> DataFrame:
-    """The first row that tells of each transfer as `what`, asked or given: its keys, row and digest."""
-    states = groups.states.where(F.col("what") == what)
-    named = states.withColumnsRenamed({"process": "donor", "other": "joiner"})
+def transfers(groups: GroupSilver, stage: str) -> DataFrame:
+    """The first row that tells of each transfer as `stage`, asked or given: its keys, row and digest."""
+    states = groups.states.where(F.col("stage") == stage)
+    named = states.withColumnsRenamed({"process": "donor", "peer": "joiner"})
     first = F.min(F.struct("row", "digest")).alias("first")
     return named.groupBy(*TRANSFER).agg(first).select(*TRANSFER, "first.*")
 
@@ -39,7 +39,7 @@ def transfers(groups: GroupSilver, what: str) -> DataFrame:
 def _donors(groups: GroupSilver) -> Iterable[DataFrame]:
     asked, given = transfers(groups, "asked"), transfers(groups, "given")
     latest = groups.processes.where("latest").select("run", "birth")
-    offers = groups.memberships.where(F.array_contains("flags", "donor"))
+    offers = groups.memberships.where("offers_state")
     offers = offers.join(latest, ["run", "birth"], "left_semi").withColumnRenamed("process", "donor")
     unoffered = asked.join(offers, ["run", "group", "donor"], "left_anti")
     text = F.format_string("Process %s was asked for the state of %s and never offered it.", "donor", "group")
@@ -56,23 +56,27 @@ def _choices(groups: GroupSilver) -> DataFrame:
     """Who joins gets the state from the first member, by number, that can give it. One that offers it and
     never wanted it itself can."""
     latest = groups.processes.where("latest").select("run", "birth")
-    can = F.array_contains("flags", "donor") & ~F.array_contains("flags", "wants_state")
+    can = F.col("offers_state") & ~F.col("wants_state")
     able = groups.memberships.join(latest, ["run", "birth"], "left_semi")
     able = able.groupBy("run", "group", F.col("process").alias("name")).agg(F.bool_and(can).alias("can"))
     members = groups.memberships.where(F.col("first_view").isNotNull()).select(
         *_MEMBERSHIP, F.col("first_view.place").alias("place"), F.explode("first_view.members").alias("name")
     )
-    begun = groups.states.where("what = 'begins'").select(*_MEMBERSHIP, "process", "place", "row", "other")
+    begun = groups.states.where("stage = 'begins'").select(*_MEMBERSHIP, "process", "place", "row", "peer")
     each = begun.join(members, [*_MEMBERSHIP, "place"]).where(F.col("name") != F.col("process"))
     each = each.join(able.where("can"), ["run", "group", "name"])
     first = F.min(F.struct(order_of("name").alias("order"), "name")).alias("first")
-    chosen = each.groupBy("run", "group", "process", "row", "other").agg(first)
-    late = (F.col("other") == NOBODY) | (F.col("first.order") < order_of("other"))
+    chosen = each.groupBy("run", "group", "process", "row", "peer").agg(first)
+    late = (F.col("peer") == NOBODY) | (F.col("first.order") < order_of("peer"))
     text = F.format_string(
         "Process %s was told to get the state of %s from %s, when %s was the first that could give it.",
-        *("process", "group", "other", "first.name"),
+        *("process", "group", _peer("peer"), "first.name"),
     )
     return failing(chosen, (late, finding(True, text, evidence("row"))))
+
+
+def _peer(name: str) -> Column:
+    return F.when(F.col(name) == NOBODY, F.lit("nobody")).otherwise(F.col(name))
 
 
 def _joiners(groups: GroupSilver) -> DataFrame:
@@ -80,29 +84,28 @@ def _joiners(groups: GroupSilver) -> DataFrame:
     complete: the last before this that did."""
     along = Window.partitionBy(*_MEMBERSHIP).orderBy("row")
     before = along.rowsBetween(Window.unboundedPreceding, -1)
-    state = F.struct("row", "place", "other", "digest")
-    begins, ends = F.col("what") == "begins", F.col("what") == "last"
+    state = F.struct("row", "place", "peer", "digest")
+    begins, ends = F.col("stage") == "begins", F.col("stage") == "last"
     begun = F.last(F.when(begins, state), ignorenulls=True).over(along)
     states = groups.states.where("membership > 0").withColumns({"begins": begins, "begun": begun})
-    whole = ends & F.coalesce(F.col("begun.other") == F.col("other"), F.lit(False))
+    whole = ends & F.coalesce(F.col("begun.peer") == F.col("peer"), F.lit(False))
     states = states.withColumns({"ends": ends, "whole": whole})
     complete = F.last(F.when(F.col("whole"), state), ignorenulls=True).over(before)
-    flags = groups.memberships.select(*_MEMBERSHIP, "flags")
-    return states.withColumn("complete", complete).join(flags, list(_MEMBERSHIP))
+    wishes = groups.memberships.select(*_MEMBERSHIP, "wants_state")
+    return states.withColumn("complete", complete).join(wishes, list(_MEMBERSHIP))
 
 
 def _unwanted() -> tuple[Column, tuple[Column, ...]]:
     text = F.format_string(
         "Process %s was given the state of %s and had not asked for it.", "process", "group"
     )
-    wanted = F.array_contains("flags", "wants_state")
-    return F.col("begins") & ~wanted, finding(True, text, evidence("row"))
+    return F.col("begins") & ~F.col("wants_state"), finding(True, text, evidence("row"))
 
 
 def _from_another() -> tuple[Column, tuple[Column, ...]]:
     text = F.format_string(
         "Process %s got the state of %s from %s and not from %s.",
-        *("process", "group", "other", F.coalesce("begun.other", F.lit("no one"))),
+        *("process", "group", "peer", F.coalesce(_peer("begun.peer"), F.lit("no one"))),
     )
     return F.col("ends") & ~F.col("whole"), finding(True, text, evidence("row"))
 
@@ -110,7 +113,7 @@ def _from_another() -> tuple[Column, tuple[Column, ...]]:
 def _twice() -> tuple[Column, tuple[Column, ...]]:
     text = F.format_string(
         "Process %s had the state of %s from %s when another began or ended, from %s.",
-        *("process", "group", "complete.other", "other"),
+        *("process", "group", "complete.peer", "peer"),
     )
     again = F.col("complete").isNotNull() & (F.col("begins") | F.col("whole"))
     return again, finding(True, text, evidence("complete.row", "row"))
@@ -119,7 +122,7 @@ def _twice() -> tuple[Column, tuple[Column, ...]]:
 def _whole(groups: GroupSilver, ends: DataFrame) -> DataFrame:
     """What a joiner got is what its donor gave."""
     got = ends.select(
-        *("run", "group", F.col("begun.place").alias("place"), F.col("begun.other").alias("donor")),
+        *("run", "group", F.col("begun.place").alias("place"), F.col("begun.peer").alias("donor")),
         *(F.col("begun.row.process").alias("joiner"), "row", "digest"),
     )
     given = transfers(groups, "given").withColumnsRenamed({"row": "given", "digest": "given_digest"})
@@ -128,7 +131,7 @@ def _whole(groups: GroupSilver, ends: DataFrame) -> DataFrame:
     never = F.format_string("%s, which %s never gave.", text, "donor")
     unseen = F.lit("The states were not compared: the trace's level has no digests of them.")
     other = F.format_string(
-        "%s with digest %s, and %s gave it with %s.", text, "digest", "donor", "given_digest"
+        "%s with digest %08x, and %s gave it with %08x.", text, "digest", "donor", "given_digest"
     )
     is_given = F.col("given").isNotNull()
     seen = (F.col("digest") != NO_DIGEST) & (F.col("given_digest") != NO_DIGEST)
@@ -160,9 +163,9 @@ def _prefixes(groups: GroupSilver) -> Iterable[DataFrame]:
 
     Donors are not compared with each other: where parts of a group merge, each part has a past of its own.
     """
-    loaded = groups.states.where("what = 'state'").withColumn("joiner", F.col("process"))
-    begun = _last(groups, "begins", "joiner").select("run", "group", "place", "joiner", "told.other")
-    begun = begun.withColumnRenamed("other", "donor")
+    loaded = groups.states.where("stage = 'state'").withColumn("joiner", F.col("process"))
+    begun = _last(groups, "begins", "joiner").select("run", "group", "place", "joiner", "told.peer")
+    begun = begun.withColumnRenamed("peer", "donor")
     loaded = loaded.join(begun, ["run", "group", "place", "joiner"], "left")
     text = F.format_string(
         "Process %s loaded the state of %s as of %s, which nobody began.", "joiner", "group", shown("place")
@@ -171,10 +174,10 @@ def _prefixes(groups: GroupSilver) -> Iterable[DataFrame]:
     prefix = _last(groups, "prefix", "donor")
     rows = loaded.where(F.col("donor").isNotNull()).join(prefix, ["run", "group", "place", "donor"], "left")
     text = F.format_string(
-        "The state of %s as of %s is %s at %s", "group", shown("place"), "digest", "joiner"
+        "The state of %s as of %s is %08x at %s", "group", shown("place"), "digest", "joiner"
     )
     none = F.format_string("%s, and %s has none.", text, "donor")
-    other = F.format_string("%s and %s at its donor %s.", text, "prefix.digest", "donor")
+    other = F.format_string("%s and %08x at its donor %s.", text, "prefix.digest", "donor")
     known, differ = F.col("prefix").isNotNull(), F.col("prefix.digest") != F.col("digest")
     found = finding(True, other, evidence("prefix.row", "row"))
     yield failing(
@@ -184,8 +187,8 @@ def _prefixes(groups: GroupSilver) -> Iterable[DataFrame]:
     )
 
 
-def _last(groups: GroupSilver, what: str, whose: str) -> DataFrame:
+def _last(groups: GroupSilver, stage: str, whose: str) -> DataFrame:
     """The last row of this kind that a process wrote about the state of a group as of a place."""
-    states = groups.states.where(F.col("what") == what).withColumnRenamed("process", whose)
-    told = F.max(F.struct("row", "other", "digest")).alias("told")
+    states = groups.states.where(F.col("stage") == stage).withColumnRenamed("process", whose)
+    told = F.max(F.struct("row", "peer", "digest")).alias("told")
     return states.groupBy("run", "group", "place", whose).agg(told)

@@ -139,7 +139,7 @@ def _regular_views(groups: GroupSilver) -> DataFrame:
 def _in_no_view() -> tuple[Column, tuple[Column, ...]]:
     text = F.format_string(
         "Process %s delivered %s to %s at %s and is in no view of it.",
-        *("row.process", "row.message", "groups", shown("place")),
+        *("row.process", "row.message", listed(F.col("groups")), shown("place")),
     )
     return ~F.col("seen"), finding(True, text, evidence("row"))
 
@@ -148,7 +148,14 @@ def _in_no_later_view() -> tuple[Column, tuple[Column, ...]]:
     text = F.format_string(
         "Process %s delivered %s to %s at %s and is not in the view of %s at %s, which process %s installed: "
         "%s.",
-        *("row.process", "row.message", "groups", shown("place"), "witness.group", shown("witness.place")),
+        *(
+            "row.process",
+            "row.message",
+            listed(F.col("groups")),
+            shown("place"),
+            "witness.group",
+            shown("witness.place"),
+        ),
         *("witness.row.process", listed(F.col("witness.members"))),
     )
     # In a transitional configuration the members were cut off from others on the same ring.

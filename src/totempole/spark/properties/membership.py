@@ -9,7 +9,8 @@ from pyspark.sql import functions as F
 
 from totempole.spark.findings import Check, evidence, failing, finding, reason
 from totempole.spark.properties.absent import absent
-from totempole.spark.silver import FORMING, Silver, ring_id
+from totempole.spark.silver import Silver, moved, ring_id
+from totempole.trace.layers.srp import FORMING
 
 
 def unique_configurations(silver: Silver) -> Iterable[DataFrame]:
@@ -38,7 +39,7 @@ def _highest_before() -> Column:
 
 def _old_commit_tokens(silver: Silver) -> DataFrame:
     """000 §4.2: a Commit token is accepted only if its ring number is above that of the last one accepted."""
-    accepted = silver.states.where(F.col("transition") == FORMING).select(
+    accepted = silver.states.where(moved(FORMING)).select(
         *("run", "node", "life", "step"),
         ring_id("ring")["seq"].alias("number"),
         F.struct("node", "step", "message", "ring").alias("row"),
@@ -160,9 +161,9 @@ def _wrong_end() -> Check:
     was_in = F.coalesce("left.name", F.lit("0@0"))
     text = F.format_string(
         "Node %s was told that %s terminates %s, but was in %s.",
-        *(F.col("node"), F.col("name"), F.col("change.detail"), was_in),
+        *(F.col("node"), F.col("name"), F.col("change.previous"), was_in),
     )
-    return F.col("change.detail") != was_in, finding(True, text, evidence("told"))
+    return F.col("change.previous") != was_in, finding(True, text, evidence("told"))
 
 
 def _wrong_ring() -> Check:

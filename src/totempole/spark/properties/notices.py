@@ -99,7 +99,7 @@ def justified_expulsion(silver: Silver) -> Iterable[DataFrame]:
     )
     blames = (
         silver.skeleton.where("kind = 'blame'")
-        .select("run", "node", "step", "message", "ring", "seq", "origin", "at_us", "count", "detail")
+        .select("run", "node", "step", "message", "ring", "seq", "origin", "at_us", "count", "reason")
         .withColumn("row", F.struct("node", "step", "message"))
         .join(there, ["run", "ring", "origin"], "left")
         .join(nodes, ["run", "origin"], "left")
@@ -111,7 +111,7 @@ def justified_expulsion(silver: Silver) -> Iterable[DataFrame]:
     )
     had_it = F.format_string(
         "Node %s blamed node %s (%s) for the message after %s of %s, which it had received before.",
-        *("node", "origin", "detail", "seq", "ring"),
+        *("node", "origin", "reason", "seq", "ring"),
     )
     wrong = F.coalesce(F.expr("origin = node or (life is null and known and complete)"), F.lit(False))
     left_us = F.col("at_us") - F.col("count") - F.floor(F.col("count") / CLOCK_PART)

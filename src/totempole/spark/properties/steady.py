@@ -20,12 +20,12 @@ def steady_rings(silver: Silver) -> Iterable[DataFrame]:
     inside = F.expr("blamed_us between calm.from_us and calm.to_us")
     blamed = stretches.join(blames, "run").where(inside).select("run", "calm").distinct()
     stretches = stretches.join(blamed, ["run", "calm"], "left_anti")
-    row = F.struct("node", "step", F.lit("").alias("message"), "transition")
+    row = F.struct("node", "step", F.lit("").alias("message"), "old_state", "new_state")
     states = silver.states.select("run", "node", "life", "step", "at_us", row.alias("row"))
     during = states.join(stretches, "run")
     changed = F.format_string(
         "Node %s went from %s at %s us, and nothing had gone wrong since %s us.",
-        *(F.col("node"), F.replace(F.col("row.transition"), F.lit(">"), F.lit(" to "))),
+        *(F.col("node"), F.concat_ws(" to ", "row.old_state", "row.new_state")),
         *(F.col("at_us"), F.col("calm.from_us")),
     )
     within = F.expr("at_us > calm.settled_us and at_us <= calm.to_us")
@@ -42,6 +42,6 @@ def _without_ring(silver: Silver, during: DataFrame) -> DataFrame:
         "Node %s had no ring at %s us, and nothing had gone wrong since %s us.",
         *("node", "calm.settled_us", "calm.from_us"),
     )
-    without = up & ~F.col("row.transition").endswith(">operational")
+    without = up & (F.col("row.new_state") != "operational")
     joined = last.join(lives, ["run", "node", "life"])
     return failing(joined, (without, finding(True, text, evidence("row"))))

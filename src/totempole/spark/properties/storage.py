@@ -11,7 +11,8 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from totempole.spark.findings import evidence, failing, finding
-from totempole.spark.silver import RECOVERING, Silver, ring_id
+from totempole.spark.silver import Silver, moved, ring_id
+from totempole.trace.layers.srp import RECOVERING
 
 
 def written_before_used(silver: Silver) -> Iterable[DataFrame]:
@@ -50,7 +51,7 @@ def _rows(silver: Silver) -> DataFrame:
     columns = ("run", "node", "life", "step", "kind", "message", "ring", "seq", "timestamp", "count")
     writes = silver.skeleton.where("kind in ('persist', 'persisted')")
     firsts = silver.skeleton.where("kind = 'configuration' and stay = 1")
-    visits = silver.states.where(F.col("transition") == RECOVERING)
+    visits = silver.states.where(moved(RECOVERING))
     sent = silver.events.where("kind = 'originate' and stay > 0")
     together = writes.select(*columns)
     for more in (firsts, visits, sent):

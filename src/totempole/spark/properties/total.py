@@ -31,7 +31,7 @@ def _out_of_place(silver: Silver) -> DataFrame:
     change = F.col("kind") == "configuration"
     conf = (
         F.when(~change, _NO_RING)
-        .when(F.col("stay_regular"), F.col("detail"))
+        .when(F.col("stay_regular"), F.col("previous"))
         .otherwise(F.col("configuration"))
     )
     named = F.when(F.col("message") != "", F.col("message")).otherwise(

@@ -86,9 +86,9 @@ def faults(figures: RunFigures) -> list[tuple[int, list[str]]]:
     for row in figures.rows("marks", kind="fault"):
         at_us = row["at_us"] - figures.start_us
         if found and at_us - found[-1][0] <= room_us:
-            found[-1][1].append(row["detail"])
+            found[-1][1].append(row["told"])
         else:
-            found.append((at_us, [row["detail"]]))
+            found.append((at_us, [row["told"]]))
     return found
 
 

@@ -57,9 +57,13 @@ READ_COLUMNS = (
     "configuration",
     "configuration_kind",
     "members",
-    "group",
     "count",
     "bytes",
+    "reason",
+    "old_state",
+    "new_state",
+    "previous",
+    "groups_to",
     "detail",
 )
 

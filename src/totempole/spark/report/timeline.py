@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
+
+from totempole.trace.layers.node import DROPPED
+from totempole.trace.layers.srp import LEFT
 
 BOUNDS = ("configuration", "restart", "crash", "leave")
 """What ends a stay in a configuration."""
@@ -34,7 +37,7 @@ def stays(events: DataFrame, of_lives: DataFrame) -> DataFrame:
             "configuration_kind",
             "ring",
             "members",
-            F.col("detail").alias("previous"),
+            "previous",
             F.col("at_us").alias("from_us"),
             F.when(told, F.col("next_us")).otherwise(F.col("last_us")).alias("until_us"),
             F.coalesce("next_kind", F.lit("open")).alias("ended"),
@@ -48,24 +51,20 @@ def outages(events: DataFrame) -> DataFrame:
 
     So long it takes to re-form a ring (000 §4.4). The reason is the one for which the node left the old ring.
     """
-    moved = (
-        events.where((F.col("kind") == "state") & (F.col("layer") == "srp"))
-        .withColumn("old", F.substring_index("detail", ">", 1))
-        .withColumn("rest", F.expr("substring(detail, length(old) + 2)"))
-        .withColumn("new", F.substring_index("rest", " ", 1))
-        .where((F.col("old") == "operational") | (F.col("new") == "operational"))
+    moved = events.where((F.col("kind") == "state") & (F.col("layer") == "srp")).where(
+        (F.col("old_state") == "operational") | (F.col("new_state") == "operational")
     )
     in_life = Window.partitionBy("run", "node", "incarnation").orderBy("step")
     return (
         moved.withColumn("until_us", F.lead("at_us").over(in_life))
-        .where((F.col("old") == "operational") & (F.col("new") != "left"))
+        .where((F.col("old_state") == "operational") & (F.col("new_state") != LEFT))
         .select(
             "run",
             "node",
             "incarnation",
             F.col("at_us").alias("from_us"),
             "until_us",
-            F.expr("substring(rest, length(new) + 2)").alias("reason"),
+            "reason",
         )
     )
 
@@ -77,13 +76,18 @@ def marks(events: DataFrame) -> DataFrame:
     """
     kinds = ("crash", "leave", "restart", "fault")
     number = F.row_number().over(Window.partitionBy("run", "node", "kind").orderBy("step"))
-    a_packet = (F.col("kind") == "fault") & F.col("detail").startswith("dropped")
+    a_packet = (F.col("kind") == "fault") & (F.col("reason") == DROPPED)
     return (
         events.where(F.col("kind").isin(*kinds) & ~a_packet)
         .withColumn("number", number)
         .where((F.col("kind") != "restart") | (F.col("number") > 1))
-        .select("run", "node", "incarnation", "step", "at_us", "kind", "detail")
+        .select("run", "node", "incarnation", "step", "at_us", "kind", _told().alias("told"))
     )
+
+
+def _told() -> Column:
+    """As `trace.told` has it."""
+    return F.trim(F.concat_ws(" ", "reason", "detail"))
 
 
 def _delivered(events: DataFrame) -> DataFrame:

@@ -22,13 +22,13 @@ def group_traffic(events: DataFrame, runs: DataFrame) -> DataFrame:
     A message to several groups counts for each of them.
     """
     received = binned(events.where(F.col("kind") == "group_deliver"), runs)
-    return _rates(received.withColumn("group", F.explode(F.split("group", ","))), "group")
+    return _rates(received.withColumn("group", F.explode("groups_to")), "group")
 
 
 def losses(events: DataFrame, runs: DataFrame) -> DataFrame:
     """A row for each bin in which a node retransmitted or dropped packets; `reason` is for the drops."""
     lost = events.where(F.col("kind").isin("retransmit", "drop"))
-    reason = F.when(F.col("kind") == "drop", F.col("detail")).otherwise("").alias("reason")
+    reason = F.when(F.col("kind") == "drop", F.col("reason")).otherwise("").alias("reason")
     return (
         binned(lost, runs)
         .groupBy("run", "node", "kind", reason, "bin", "from_us")
