@@ -21,6 +21,7 @@ from totempole.srp import RingConfig
 from totempole.srp.engine import SingleRing
 from totempole.srp.formats import ring_codec
 from totempole.srp.machine import Machine
+from totempole.srp.operational import Operational
 from totempole.srp.packets import CommitToken, Join, Packet, RegularMessage, RegularToken, name_of
 from totempole.srp.ring import Ring
 from totempole.srp.states import State
@@ -196,6 +197,11 @@ class Lab:
 
     def ring(self, me: ProcessorId) -> Ring:
         return self.machine(me).installed
+
+    def holds_token(self, me: ProcessorId) -> bool:
+        """Whether the installed ring's token waits at a processor."""
+        current = self.machine(me).current
+        return isinstance(current, Operational) and current.holder.held is not None
 
     def members(self, me: ProcessorId) -> tuple[ProcessorId, ...]:
         """The ring that a processor is on; nothing while it is on none."""

@@ -700,7 +700,7 @@ def test_an_idle_rings_token_rests_with_the_last_to_send() -> None:
     for me in (3, 2, 4):
         lab.send(me)
         lab.run(50 * MS)
-        holders = [other for other in lab.everyone if lab.machine(other)._held_token is not None]
+        holders = [other for other in lab.everyone if lab.holds_token(other)]
         assert holders == [me]
         since_us = lab.mark
         lab.send(me)
@@ -720,7 +720,7 @@ def test_the_token_rests_only_when_everyone_knows_that_all_is_safe(
         lab.lose(lambda p: isinstance(p, RegularMessage), missed_by, count=1)
     since_us = lab.mark
     lab.send(1, service=Service.SAFE)
-    lab.until(lambda: lab.machine(1)._held_token is not None, CALM.idle_hold_us)
+    lab.until(lambda: lab.holds_token(1), CALM.idle_hold_us)
     assert [len(lab.delivered(me, since_us)) for me in lab.everyone] == [1] * 4
 
 
@@ -729,7 +729,7 @@ def test_a_token_that_comes_to_rest_here_is_not_called() -> None:
     lab = Lab(4).form()
     lab.send(2)
     lab.run(50 * MS)
-    lab.until(lambda: lab.machine(2)._held_token is None, 2 * CALM.idle_hold_us)
+    lab.until(lambda: not lab.holds_token(2), 2 * CALM.idle_hold_us)
     assert lab.ring(2).idle_rounds >= CALM.idle_rounds
     since_us = lab.mark
     lab.send(2)

@@ -41,7 +41,7 @@ def test_the_commit_token_collects_the_highest_timestamp() -> None:
     lab = Lab(4).form([1, 2], [3, 4])
     lab.send(3, 200)
     lab.run(50 * MS)
-    clocks = {me: lab.machine(me)._ordering.clock.now for me in lab.everyone}
+    clocks = {me: lab.machine(me).processor.ordering.clock.now for me in lab.everyone}
     assert clocks[3] > clocks[1]
     since_us = lab.mark
     lab.world.heal()
@@ -75,13 +75,13 @@ def test_a_processor_follows_the_timestamps_it_receives() -> None:
     """§5.1: on receiving a message or the token, my_timestamp becomes the larger of the two."""
     lab = Lab(3).form()
     ring_id = lab.ring(1).ring_id
-    far = lab.machine(2)._ordering.clock.now + 5_000
+    far = lab.machine(2).processor.ordering.clock.now + 5_000
     # One with a gap below it: the ring's own messages take the places from 1 on.
     message = RegularMessage(
         1, 1, ring_id, 100, 1, Service.AGREED, far, 1, ring_id, (), False, False, b"ahead of its time"
     )
     lab.inject(2, message)
-    assert lab.machine(2)._ordering.clock.now == far
+    assert lab.machine(2).processor.ordering.clock.now == far
     lab.send(2)
     lab.run(20 * MS)
     assert messages(lab)[-1].timestamp > far
@@ -138,7 +138,7 @@ def test_a_crash_never_takes_timestamps_back() -> None:
         lab.world.crash(2, Fate.LOST)
         lab.world.restart(2)
         lab.run(10 * MS)
-        assert lab.machine(2)._ordering.clock.now > used
+        assert lab.machine(2).processor.ordering.clock.now > used
         lab.until_rings(lab.everyone)
     lab.assert_checkers_hold()
 

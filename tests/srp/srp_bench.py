@@ -133,10 +133,10 @@ class Bench:
 
     def expire(self, me: ProcessorId, timer: Timer) -> list[Effect]:
         """The timer runs out now, wherever it stood: time moves on to when it is due."""
-        machine = self[me].machine
+        processor = self[me].machine.processor
         for lazy, kind in (
-            (machine._token_loss, Timer.TOKEN_LOSS),
-            (machine._token_retransmission, Timer.TOKEN_RETRANSMISSION),
+            (processor.token_loss, Timer.TOKEN_LOSS),
+            (processor.token_retransmission, Timer.TOKEN_RETRANSMISSION),
         ):
             if kind is timer and lazy.due_us != NEVER:
                 self.now_us = max(self.now_us, lazy.due_us)

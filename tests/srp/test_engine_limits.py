@@ -289,7 +289,7 @@ def test_a_join_is_taken_once_and_an_older_one_never() -> None:
     ):
         bench.hand(1, fresh)
         bench.hand(1, stale)
-    assert bench[1].machine._gathering.proc_set == {1, 2, 3}
+    assert bench[1].machine.processor.peers.gathering.proc_set == {1, 2, 3}
     assert bench.traced(1, "drop").count("stale join") == 4
     assert bench.traced(1, "drop").count("join of a former life") == 1
 

@@ -44,8 +44,7 @@ crowds = st.frozensets(members)
 
 def rings(bench: Bench) -> Any:
     machine = bench[1].machine
-    forming = machine.forming or machine.installed
-    known = [machine.installed.ring_id, forming.ring_id, machine.ring_id]
+    known = [machine.installed.ring_id, machine.current.ring.ring_id, machine.ring_id]
     near = [RingId(ring_id.seq + step, 1) for ring_id in known for step in (0, 1, 2, 4)]
     return st.sampled_from(known + near) | st.builds(RingId, numbers, members)
 

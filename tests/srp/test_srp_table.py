@@ -10,7 +10,10 @@ from srp_bench import alone_in, join_of, message
 
 from totempole.core.effects import Send, Write
 from totempole.core.order import Deliver, InstallConfiguration
-from totempole.srp.machine import EVENT_OF_PACKET, TABLE, TIMER_TABLE, Machine
+from totempole.srp.commit import Commit
+from totempole.srp.gather import Gather
+from totempole.srp.machine import EVENT_OF_PACKET, OWN_TABLE, TABLE, TIMER_TABLE
+from totempole.srp.operational import Operational
 from totempole.srp.packets import (
     CommitEntry,
     CommitToken,
@@ -22,28 +25,47 @@ from totempole.srp.packets import (
     RetransmissionRequest,
     Wake,
 )
+from totempole.srp.phase import Left, Phase, Starting
+from totempole.srp.recover import Recover
 from totempole.srp.states import EVENT_OF_TIMER, Event, State, Timer
 from totempole.types import RingId
 
 FOREIGN = RingId(400, 9)
+EVERYTHING = {**TABLE, **TIMER_TABLE, **OWN_TABLE}
+COLUMNS = (Starting, Operational, Gather, Commit, Recover, Left)
 
 
 @pytest.mark.parametrize(
     ("event", "state"), list(product(Event, State)), ids=lambda value: value.name.lower()
 )
 def test_every_cell_is_decided(event: Event, state: State) -> None:
-    table = {**TABLE, **TIMER_TABLE}
-    assert callable(table[event][state])
-    assert len(table[event]) == len(State)
+    row = EVERYTHING[event]
+    assert callable(row[state])
+    assert len(row) == len(State)
+
+
+@pytest.mark.parametrize(
+    ("event", "state"), list(product(Event, State)), ids=lambda value: value.name.lower()
+)
+def test_every_cell_is_a_method_of_its_column(event: Event, state: State) -> None:
+    method = EVERYTHING[event][state]
+    assert getattr(COLUMNS[state], method.__name__) is method
+
+
+def test_every_method_for_an_event_is_in_a_table() -> None:
+    cells = {cell for row in EVERYTHING.values() for cell in row}
+    for column in COLUMNS:
+        methods = {method for name, method in vars(column).items() if name.startswith("on_")}
+        assert methods <= cells, column
 
 
 def test_each_event_is_in_one_table_only() -> None:
-    assert set(TABLE) | set(TIMER_TABLE) == set(Event)
-    assert not set(TABLE) & set(TIMER_TABLE)
+    assert [event for table in (TABLE, TIMER_TABLE, OWN_TABLE) for event in table] == list(Event)
 
 
 def test_states_are_columns_in_order() -> None:
     assert [int(state) for state in State] == list(range(len(State)))
+    assert tuple(column.state for column in COLUMNS) == tuple(State)
 
 
 def test_every_timer_and_every_packet_is_an_event() -> None:
@@ -70,8 +92,8 @@ ACTIVE_IN = {
 
 @pytest.mark.parametrize("event", ACTIVE_IN, ids=lambda event: event.name.lower())
 def test_an_event_acts_in_the_states_where_the_figures_say_so(event: Event) -> None:
-    nothing = (Machine._drop, Machine._idle)
-    row = {**TABLE, **TIMER_TABLE}[event]
+    nothing = (Phase.drop, Phase.idle)
+    row = EVERYTHING[event]
     assert {state for state in State if row[state] not in nothing} == ACTIVE_IN[event]
 
 

@@ -1,4 +1,4 @@
-"""The states, events and timers of the single-ring protocol (000 §4.2, figure 4.3).
+"""The names of the states, events and timers of the single-ring protocol (000 §4.2, figure 4.3).
 
 Two states stand outside the paper's four: STARTING, until stable storage has taken the first ring number,
 and LEFT, after a graceful leave.
@@ -19,7 +19,7 @@ class State(IntEnum):
 
 
 class Event(IntEnum):
-    """What can happen to a processor. With `State` it spans the table in `machine.py`."""
+    """What can happen to a processor. With `State` it spans the tables in `machine.py`."""
 
     REGULAR_TOKEN = 0
     REGULAR_MESSAGE = 1
@@ -38,6 +38,13 @@ class Event(IntEnum):
     HOLD_TIMEOUT = 12
     NULL_TIMEOUT = 13
     LEAVE_TIMEOUT = 14
+    STARTED = 15
+    WRITTEN = 16
+    """A write to stable storage is done."""
+    SUBMITTED = 17
+    """The layer above has given a message to send."""
+    LEAVE_ASKED = 18
+    """This processor is to leave the ring."""
 
 
 class Timer(IntEnum):

@@ -53,7 +53,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a stale token accepted",
-        "TokenPassing._on_token",
+        "TokenHolder.take",
         "if token.token_seq < ring.my_token_seq:",
         "if token.token_seq < 0:",
     ),
@@ -65,9 +65,9 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "timestamp of the token ignored",
-        "TokenPassing._on_token",
-        "self._held_token = token\n    self._ordering.clock.witness(token.timestamp)",
-        "self._held_token = token",
+        "TokenHolder.take",
+        "self._clock.witness(token.timestamp)",
+        "pass",
     ),
     Mutant(
         "timestamp restarts at zero",
@@ -108,14 +108,14 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "ring number persisted after the token has left",
-        "Membership._on_commit_token_in_commit",
+        "Commit.on_commit_token",
         "if self._ticket:",
         "if self._ticket < 0:",
         160,
     ),
     Mutant(
         "restart on the number of the last ring",
-        "TokenPassing.__init__",
+        "Processor.__init__",
         "self.ring_id = RingId(ring_seq + RING_SEQ_STEP, me)",
         "self.ring_id = RingId(max(ring_seq, RING_SEQ_STEP), me)",
         3,
@@ -128,14 +128,14 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "idle rings never meet",
-        "TokenPassing._show_presence",
-        "self._multicast(NullMessage(self._me, self._incarnation, self._count(), self.ring_id, members))",
+        "Operational.on_null_timeout",
+        "processor.multicast(null)",
         "pass",
         1,
     ),
     Mutant(
         "transitional configuration reuses the ring's name",
-        "Machine._install_ring",
+        "Recover._install_ring",
         "RING_SEQ_STEP // 2",
         "0",
     ),
@@ -153,14 +153,14 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "what was delivered not told",
-        "Membership._new_entry",
+        "Forming._new_entry",
         "high_delivered=old.delivered,",
         "high_delivered=0,",
         3,
     ),
     Mutant(
         "received past a gap told as received without one",
-        "Membership._new_entry",
+        "Forming._new_entry",
         "old_ring_aru=old.my_aru,",
         "old_ring_aru=max(old.messages, default=old.my_aru),",
         3,
@@ -168,8 +168,8 @@ MUTANTS: tuple[Mutant, ...] = (
     # Timeouts, resting and laggards (docs/decisions/0007, 0008)
     Mutant(
         "a resting token never let go",
-        "TokenPassing._on_token",
-        "self._output.set_timer(Timer.HOLD, self._config.idle_hold_us)",
+        "Operational.on_token",
+        "self.output.set_timer(Timer.HOLD, self._config.idle_hold_us)",
         "pass",
     ),
     Mutant("an early timer taken for due", "LazyTimer.ran_out", "if left_us <= 0:", "if left_us <= NEVER:"),
@@ -192,34 +192,34 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "everyone of the new ring in the transitional configuration",
-        "Machine._install_ring",
+        "Recover._install_ring",
         "transitional, recovery.trans_memb",
         "transitional, new.members",
     ),
     Mutant(
         "the received promise forgotten",
-        "Membership._new_entry",
-        "deliver_memb=tuple(sorted(self._promise)),",
+        "Forming._new_entry",
+        "deliver_memb=tuple(sorted(self._processor.promise)),",
         "deliver_memb=(),",
         27,
     ),
     Mutant(
         "the promise never given",
-        "Machine._continue_recovery",
-        "self._promise = recovery.deliver_memb",
-        "self._promise = frozenset()",
+        "Recover._go_on",
+        "processor.promise = recovery.deliver_memb",
+        "processor.promise = frozenset()",
         27,
     ),
     Mutant(
         "old-ring buffers replaced before delivery",
-        "Machine._shift_to_recover",
-        "self._enter(State.RECOVER, 'commit token')",
-        "self._enter(State.RECOVER, 'commit token')\n    self.installed.messages.clear()",
+        "Recover.begin",
+        "self.processor.rotation_count += 1",
+        "self.processor.rotation_count += 1\n    self.processor.installed.messages.clear()",
     ),
     Mutant(
         "messages of other old rings taken in",
-        "Machine._on_new_ring_message",
-        "if old is not None and old.ring_id == self.installed.ring_id:",
+        "Recover.on_new_ring_message",
+        "if old is not None and old.ring_id == processor.installed.ring_id:",
         "if old is not None:",
     ),
     Mutant(
@@ -278,9 +278,9 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "the promise outlives the ring",
-        "Machine._install_ring",
-        "self._consensus = None\n    self._promise = frozenset()",
-        "self._consensus = None",
+        "Recover._install_ring",
+        "processor.promise = frozenset()",
+        "pass",
         27,
     ),
     Mutant(
@@ -292,53 +292,63 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "the first write not waited for",
-        "Machine.start",
-        "self._ticket = self._persist()",
-        "self._persist()\n    self._begin()",
+        "Starting.on_started",
+        "self.ticket = self.processor.persist()",
+        "self.processor.persist()\n    self.install_alone()",
         6,
     ),
     Mutant(
         "foreign messages ignored",
         "TABLE",
-        "(_drop, _M._on_foreign_message, _M._on_foreign_message, _drop, _drop, _drop),",
+        "(_drop, Operational.on_foreign_message, Gather.on_foreign_message, _drop, _drop, _drop),",
         "(_drop,) * 6,",
         1,
     ),
     Mutant(
         "the queue forgotten with the ring",
-        "Machine._install_ring",
-        "self._ordering.last_originated = 0",
-        "self._ordering.last_originated = 0\n    self._ordering.queue.clear()",
+        "Recover._install_ring",
+        "processor.ordering.last_originated = 0",
+        "processor.ordering.last_originated = 0\n    processor.ordering.queue.clear()",
     ),
     Mutant(
         "transitional configurations of all sides share a name",
-        "Machine._install_ring",
+        "Recover._install_ring",
         "recovery.trans_memb[0])",
         "new.members[0])",
     ),
     Mutant(
         "a lost Commit token waited for on its first rotation",
         "TIMER_TABLE",
-        "_M._on_token_loss_in_commit,",
+        "Commit.on_token_loss,",
         "_idle,",
         2,
     ),
     Mutant(
         "no consensus timeout",
         "TIMER_TABLE",
-        "Event.CONSENSUS_TIMEOUT: (_idle, _idle, _M._on_consensus_timeout, _idle, _idle, _idle),",
+        "Event.CONSENSUS_TIMEOUT: (_idle, _idle, Gather.on_consensus_timeout, _idle, _idle, _idle),",
         "Event.CONSENSUS_TIMEOUT: (_idle,) * 6,",
     ),
     Mutant(
-        "token loss on the ring waited for", "TIMER_TABLE", "_M._on_token_loss_in_operational,", "_idle,", 2
+        "token loss on the ring waited for",
+        "TIMER_TABLE",
+        "Operational.on_token_loss,",
+        "_idle,",
+        2,
     ),
     Mutant(
         "Joins ignored on a ring",
         "TABLE",
-        "_M._on_join_in_operational,",
+        "Operational.on_join,",
         "_drop,",
     ),
-    Mutant("a failed recovery waited for", "TIMER_TABLE", "_M._on_token_loss_in_recover,", "_idle,", 50),
+    Mutant(
+        "a failed recovery waited for",
+        "TIMER_TABLE",
+        "Recover.on_token_loss,",
+        "_idle,",
+        50,
+    ),
     Mutant(
         "consensus without agreement",
         "Gathering._agrees",
@@ -374,7 +384,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "a Commit token that never comes waited for",
         "TIMER_TABLE",
-        "_M._on_token_loss_in_gather,",
+        "Gather.on_token_loss,",
         "_idle,",
         1,
     ),
@@ -394,15 +404,15 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a Commit token of another membership taken",
-        "Membership._on_commit_token_in_gather",
-        "members == self._gathering.candidates",
-        "self._me in members",
+        "Gather.on_commit_token",
+        "members == gathering.candidates",
+        "processor.me in members",
         40,
     ),
     Mutant(
         "a Commit token with an old number taken",
-        "Membership._on_commit_token_in_gather",
-        "newer = token.ring_id.seq > max(self.ring_id.seq, self._gathering.highest_ring_seq())",
+        "Gather.on_commit_token",
+        "newer = token.ring_id.seq > max(processor.ring_id.seq, gathering.highest_ring_seq())",
         "newer = True",
         21,
     ),
@@ -421,7 +431,7 @@ STAGED: tuple[Mutant, ...] = (
     Mutant(
         "a Join said once",
         "TIMER_TABLE",
-        "Event.JOIN_TIMEOUT: (_idle, _idle, _M._broadcast_join, _idle, _idle, _idle),",
+        "Event.JOIN_TIMEOUT: (_idle, _idle, Gather.broadcast_join, _idle, _idle, _idle),",
         "Event.JOIN_TIMEOUT: (_idle,) * 6,",
     ),
     Mutant(
@@ -432,15 +442,15 @@ STAGED: tuple[Mutant, ...] = (
     ),
     Mutant(
         "rings numbered by the representative alone",
-        "Membership._new_commit_token",
-        "max(self.ring_id.seq, self.future_ring_seq, self._gathering.highest_ring_seq())",
-        "self.ring_id.seq",
+        "Gather._new_commit_token",
+        "max(processor.ring_id.seq, processor.future_ring_seq, gathering.highest_ring_seq())",
+        "processor.ring_id.seq",
     ),
     Mutant(
         "a Join of the new ring's number ignored",
-        "Membership._on_join_while_forming",
-        "if join.sender not in self.forming.members or join.ring_seq < self.ring_id.seq:",
-        "if join.sender not in self.forming.members or join.ring_seq <= self.ring_id.seq:",
+        "Forming.is_given_up_by",
+        "if join.sender not in self.ring.members or join.ring_seq < self.ring.ring_id.seq:",
+        "if join.sender not in self.ring.members or join.ring_seq <= self.ring.ring_id.seq:",
     ),
     Mutant(
         "failure to receive never found",
@@ -463,19 +473,19 @@ STAGED: tuple[Mutant, ...] = (
     Mutant(
         "a Leave ignored",
         "TABLE",
-        "Event.LEAVE: (_drop, _M._on_leave, _M._on_leave, _M._on_leave, _M._on_leave, _drop),",
-        "Event.LEAVE: (_drop,) * 6,",
+        "Operational.on_leave, Gather.on_leave, Commit.on_leave, Recover.on_leave,",
+        "*(_drop,) * 4,",
     ),
     Mutant(
         "a stale Leave believed",
-        "Membership._on_leave",
-        "stale = leave.ring_id.seq < self.installed.ring_id.seq",
+        "Peers.has_left",
+        "stale = leave.ring_id.seq < installed.ring_id.seq",
         "stale = False",
     ),
     Mutant(
         "a lost token never passed again",
-        "TokenPassing._retransmit_token",
-        "self._output.repeat_token(self._passed)",
+        "TokenHolder.retransmit",
+        "self._output.repeat_token(self.passed)",
         "pass",
     ),
     Mutant(
@@ -498,7 +508,7 @@ STAGED: tuple[Mutant, ...] = (
     ),
     Mutant(
         "leaves before its messages are safe",
-        "Membership._leave_if_done",
+        "Operational._leave_if_done",
         "if ring.safe_up_to >= ring.acknowledges_to:",
         "if ring.acknowledges_to:",
     ),
@@ -511,14 +521,14 @@ STAGED: tuple[Mutant, ...] = (
     Mutant(
         "a call to wake the ring ignored",
         "TABLE",
-        "_drop, _M._on_wake, _drop, _drop, _drop, _drop)}",
+        "_drop, Operational.on_wake, _drop, _drop, _drop, _drop)}",
         "_drop,) * 6}",
     ),
     Mutant(
         "any message proves that the token lives",
-        "TokenPassing._note_token_is_alive",
-        "if message.seq > ring.last_sent_seq and self.state",
-        "if self.state",
+        "TokenHolder.note_alive",
+        "if message.seq > self.ring.last_sent_seq:",
+        "if message:",
     ),
     Mutant(
         "a ring of two never broadcasts",
@@ -528,14 +538,14 @@ STAGED: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a leave that never ends",
-        "Membership._leave_regardless",
-        "self._say_farewell('leave timeout')",
+        "Phase.on_leave_timeout",
+        "self.shift.to_left('leave timeout')",
         "pass",
     ),
     Mutant(
         "a Commit token taken from anybody in Gather",
-        "Membership._on_commit_token_in_gather",
-        "(token.sender == predecessor_of(self._me, members))",
+        "Gather.on_commit_token",
+        "(token.sender == predecessor_of(processor.me, members))",
         "token.sender",
     ),
     Mutant(
@@ -546,7 +556,7 @@ STAGED: tuple[Mutant, ...] = (
     ),
     Mutant(
         "readmission not damped",
-        "Membership._is_worth_a_ring",
+        "Peers._is_worth_a_ring",
         "if outsiders.fails_often(processor, now_us):",
         "if processor < 0:",
     ),
@@ -564,9 +574,9 @@ STAGED: tuple[Mutant, ...] = (
     ),
     Mutant(
         "old messages out of reach dropped in recovery",
-        "Machine._take_in_old_message",
-        "self._ordering.take_in(self.installed, held)",
-        "self._ordering.accept(self.installed, held)",
+        "Recover._take_in_old_message",
+        "self.processor.ordering.take_in(self.processor.installed, held)",
+        "self.processor.ordering.accept(self.processor.installed, held)",
     ),
     Mutant(
         "stale notices believed",
@@ -595,8 +605,8 @@ STAGED: tuple[Mutant, ...] = (
     Mutant(
         "old-ring messages taken in beside the exchange",
         "TABLE",
-        "_M._on_message, _M._on_message, _M._on_message, _drop",
-        "*(_M._on_message,) * 4",
+        "Operational.on_message, Gather.on_message, Commit.on_message, _drop",
+        "Operational.on_message, Gather.on_message, *(Commit.on_message,) * 2",
     ),
     Mutant(
         "promised without having all",
@@ -606,7 +616,7 @@ STAGED: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a token taken from anybody",
-        "TokenPassing._on_token",
+        "TokenHolder.take",
         "if token.sender != ring.predecessor:",
         "if token.sender < 0:",
     ),
@@ -618,9 +628,9 @@ STAGED: tuple[Mutant, ...] = (
     ),
     Mutant(
         "the timestamp not written with the ring's number",
-        "Membership._shift_to_commit",
-        "self._ticket = self._persist_with_clock()",
-        "self._ticket = self._persist()",
+        "Commit.begin",
+        "self._ticket = processor.persist_with_clock()",
+        "self._ticket = processor.persist()",
     ),
     Mutant(
         "a new life does not clear the record",
@@ -630,7 +640,7 @@ STAGED: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a Commit token of the second rotation taken in Gather",
-        "Membership._on_commit_token_in_gather",
+        "Gather.on_commit_token",
         "first_rotation = token.token_seq < len(members)",
         "first_rotation = True",
     ),
@@ -654,31 +664,31 @@ STAGED: tuple[Mutant, ...] = (
     ),
     Mutant(
         "consensus timeouts run in step",
-        "Membership._consensus_us",
-        "percent = 100 + int(CONSENSUS_SPREAD_PERCENT * self._draw())",
+        "Gather._consensus_us",
+        "percent = 100 + int(CONSENSUS_SPREAD_PERCENT * self.processor.draw())",
         "percent = 100",
     ),
     Mutant(
         "old messages rebroadcast by all who have them",
-        "Machine._take_in_old_message",
-        "self._recovery.queue.pop(held.message.seq, None)",
+        "Recover._take_in_old_message",
+        "self.recovery.queue.pop(held.message.seq, None)",
         "pass",
     ),
     Mutant(
         "messages of the old ring not taken in Gather and Commit",
         "TABLE",
-        "_M._on_message, _M._on_message, _M._on_message",
-        "_M._on_message, _drop, _drop",
+        "Operational.on_message, Gather.on_message, Commit.on_message",
+        "Operational.on_message, _drop, _drop",
     ),
     Mutant(
         "a refused Commit token waited for",
-        "Membership._on_join_while_forming",
-        "if self._is_refused_by(join, self.forming):",
+        "Commit.on_join",
+        "if self._is_refused_by(join):",
         "if join is None:",
     ),
     Mutant(
         "a Commit token waited for that others gave up",
-        "Membership._on_join_in_gather",
+        "Gather.on_join",
         "if self._is_given_up_by(join):",
         "if join is None:",
     ),
@@ -694,14 +704,14 @@ BY_HAND: tuple[Mutant, ...] = (
     # So the recovery has no companions, not even this processor, and raises.
     Mutant(
         "a Commit token of another life taken",
-        "Membership._is_current",
-        "return complete and members == forming.members and (self._my_entry in token.memb_list)",
-        "return complete and members == forming.members",
+        "Forming.is_current",
+        "return complete and members == ring.members and (self.my_entry in token.memb_list)",
+        "return complete and members == ring.members",
     ),
     # No fault of the simulator changes what is inside a packet whose sum is right.
     Mutant(
         "a damaged old message counted as received",
-        "Machine._on_new_ring_message",
+        "Recover.on_new_ring_message",
         "if message.recovered and old is None:",
         "if message.recovered and old is None and (message.seq < 0):",
     ),
@@ -719,7 +729,7 @@ HARMLESS: tuple[Mutant, ...] = (
     # gateways, and its number is known from its Commit token.
     Mutant(
         "rings heard of in messages not remembered",
-        "TokenPassing._note_ring_heard_of",
+        "Processor.note_ring_heard_of",
         "if ring_id.seq > self.future_ring_seq:",
         "if ring_id.seq < 0:",
     ),
@@ -727,14 +737,14 @@ HARMLESS: tuple[Mutant, ...] = (
     # token comes back to it, all others have installed the ring too, so none of them is in Recover.
     Mutant(
         "messages delivered before the ring is installed",
-        "Machine._on_new_ring_message",
-        "self._note_token_is_alive(self.forming, message)",
-        "self._note_token_is_alive(self.forming, message)\n    self._ordering.deliver(self.forming)",
+        "Recover.on_new_ring_message",
+        "self._holder.note_alive(message)",
+        "self._holder.note_alive(message)\n    processor.ordering.deliver(self.ring)",
     ),
     # A warning to people. tests/sim/test_attacks.py has a test that it comes.
     Mutant(
         "what differs in settings not told",
-        "Membership._compare_settings",
+        "Peers._compare_settings",
         "self._output.alarm(SettingsDiffer(join.sender, name, theirs, mine))",
         "pass",
     ),
@@ -750,11 +760,11 @@ HARMLESS: tuple[Mutant, ...] = (
     # What is taken in Commit is complete, of the ring that was agreed to, with this processor's own entry.
     # Such a token is the same whoever shows it: no entry changes after the first rotation. Each member still
     # waits for its own disk, and drops regular tokens until then. In Recover only the representative takes a
-    # Commit token. It turns it into a regular token, and `_on_token` refuses that from anybody else.
+    # Commit token. It turns it into a regular token, and `TokenHolder.take` refuses that from anybody else.
     Mutant(
         "a Commit token taken from anybody",
-        "Membership._is_current",
-        "if token.sender != forming.predecessor:",
+        "Forming.is_current",
+        "if token.sender != ring.predecessor:",
         "if token.sender < 0:",
     ),
     # A promise counts only where some member of the failed ring has installed it, and then all of its members

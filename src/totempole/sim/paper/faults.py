@@ -120,7 +120,7 @@ def crashes(
     003 states the times but not the timeouts. Here the token counts as lost after 40 ms (a message that is
     still on its way at the crash starts the timer anew), a Join is repeated after 2 ms, and who has not
     agreed after 6 ms is left out: the consensus timeout is 4.8 ms, and each processor adds up to a quarter at
-    random (srp/membership.py).
+    random (srp/gather.py).
     """
     config = machine.config(
         token_loss_us=40 * MS, token_retransmission_us=10 * MS, join_us=2 * MS, consensus_us=4_800

@@ -1,0 +1,135 @@
+"""The token of one ring at one of its members: taken, held, visited, passed on, passed again (000 §4.1).
+
+It is there from the Commit token's first visit to the ring's end: Commit uses it to pass its token again,
+Recover and Operational to take and pass the regular one. What a visit means beyond that is the state's own.
+"""
+
+from __future__ import annotations
+
+from totempole.link import Transmission
+from totempole.srp.ordering import Blame
+from totempole.srp.packets import RegularMessage, RegularToken
+from totempole.srp.processor import Processor
+from totempole.srp.recovery import Recovery
+from totempole.srp.ring import Ring
+
+
+class TokenHolder:
+    """One ring's token, as this processor has it, waits for it, or has sent it last."""
+
+    __slots__ = (
+        "_clock",
+        "_each_time_packets",
+        "_ordering",
+        "_output",
+        "_processor",
+        "_visited_us",
+        "held",
+        "passed",
+        "ring",
+        "ticket",
+    )
+
+    def __init__(self, processor: Processor, ring: Ring) -> None:
+        self._processor = processor
+        self._output = processor.output
+        self._ordering = processor.ordering
+        self._clock = processor.ordering.clock
+        self._each_time_packets = processor.config.each_time_packets
+        self.ring = ring
+        self.held: RegularToken | None = None
+        """A token that waits here: for a write, or because the ring is idle."""
+        self.ticket = 0
+        """The write that it waits for; 0 if none."""
+        self.passed: Transmission | None = None
+        """The token as last sent, for retransmission."""
+        self._visited_us = 0
+        """When the token was last here."""
+
+    # Taking it
+
+    def take(self, token: RegularToken) -> bool:
+        """Whether the token is this ring's next one, and need not wait for stable storage."""
+        ring = self.ring
+        if token.ring_id != ring.ring_id:
+            self._output.drop("token of another ring")
+            return False
+        if token.token_seq < ring.my_token_seq:
+            self._output.branch("redundant token")
+            return False
+        if token.sender != ring.predecessor:
+            # Somebody shows it to the wrong processor. Taken, there would be two tokens.
+            self._output.drop("token from another than the predecessor")
+            return False
+        ring.my_token_seq = token.token_seq + 1
+        self._processor.timeouts.token_came(self._output.now_us)
+        self._clock.witness(token.timestamp)
+        if self._must_wait_for_clock():
+            self.hold(token)
+            return False
+        return True
+
+    def hold(self, token: RegularToken) -> None:
+        self.held = token
+        self._processor.token_retransmission.cancel()
+        self._processor.reset_token_loss()
+
+    def _must_wait_for_clock(self) -> bool:
+        """000 §5.1: no timestamp is used that stable storage does not cover."""
+        self._processor.write_clock_ahead()
+        if self._clock.outruns_storage(self._each_time_packets):
+            self.ticket = self._processor.clock_ticket
+            return True
+        return False
+
+    def written(self, ticket: int) -> RegularToken | None:
+        """The token that may go on, now that this write is done."""
+        if ticket != self.ticket:
+            return None
+        self.ticket = 0
+        return None if self.held is None or self._must_wait_for_clock() else self.held
+
+    # Passing it on
+
+    def visit(self, token: RegularToken, recovery: Recovery | None) -> Blame | None:
+        """Sends what may be sent and passes the token on, unless somebody is to be expelled instead."""
+        self.held = None
+        ring = self.ring
+        blame = self._ordering.blame(ring, token)
+        if blame is not None:
+            self._trace_blame(blame, token)
+            return blame
+        processor, now_us = self._processor, self._output.now_us
+        processor.rotation_count += 1
+        self._visited_us = now_us
+        self.passed = self._ordering.visit(ring, token, recovery)
+        timeouts = processor.timeouts
+        timeouts.token_left(now_us, ring.idle_rounds >= processor.config.idle_rounds)
+        processor.token_retransmission.set(timeouts.token_retransmission_us)
+        processor.token_loss.set(timeouts.token_loss_us)
+        return None
+
+    def _trace_blame(self, blame: Blame, token: RegularToken) -> None:
+        if self._output.traces("blame"):
+            away_us = self._output.now_us - self._visited_us
+            self._output.trace(
+                "blame",
+                origin=blame.processor,
+                ring=self.ring.ring_id,
+                seq=token.aru,
+                count=away_us,
+                reason=blame.reason,
+            )
+
+    def retransmit(self) -> None:
+        if self.passed is not None:
+            self._output.branch("token retransmitted")
+            self._output.repeat_token(self.passed)
+            self._processor.reset_token_retransmission()
+
+    def note_alive(self, message: RegularMessage) -> None:
+        """Somebody numbered a message after this processor passed the token on: it was not lost."""
+        if message.seq > self.ring.last_sent_seq:
+            self._processor.token_retransmission.cancel()
+            if self.held is None:
+                self._processor.reset_token_loss()
