@@ -364,7 +364,7 @@ def in_a_network_of_its_own(program: str) -> str:
 
 BEGINNING = """
 import json, subprocess
-from totempole.effects import Channel
+from totempole.core.effects import Channel
 from totempole.runtime.config import NetworkConfig, Peer
 from totempole.runtime.interface import find_interface
 from totempole.runtime.sockets import Sockets

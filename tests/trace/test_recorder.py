@@ -6,8 +6,8 @@ from zlib import crc32
 
 import pytest
 
-from totempole.core.effects import CancelTimer, SetTimer, Stopped, Trace
-from totempole.core.order import Deliver, InstallConfiguration, PushBack, Ready, SafeUpTo
+from totempole.core.effects import CancelTimer, SetTimer, Stopped, Tell, TimerName, Trace
+from totempole.core.order import Deliver, InstallConfiguration, PushBack, Ready
 from totempole.trace.recorder import Recorder
 from totempole.trace.schema import Row
 from totempole.types import (
@@ -17,18 +17,20 @@ from totempole.types import (
     MessageId,
     OrderKey,
     RingId,
-    RingKind,
     Service,
 )
 
 RING = RingId(8, 1)
 OLD = RingId(4, 1)
-DELIVER = Deliver(
+DELIVERED = Deliver(
     MessageId(2, 1, 7), 2, b"hello", Service.SAFE, OrderKey(RING, 3, NO_RING), 55, configuration=RING
 )
-INSTALL = InstallConfiguration(
+INSTALLED = InstallConfiguration(
     Configuration(ConfigurationKind.REGULAR, RING, (1, 2), RING, 0, OLD), OrderKey(RING, 0, OLD)
 )
+DELIVER = Trace("deliver", DELIVERED)
+INSTALL = Trace("configuration", INSTALLED)
+SAFE = Trace("safe", {"ring": RING, "seq": 4})
 
 
 def recorder(level: str = "protocol") -> tuple[Recorder, list[Row]]:
@@ -92,7 +94,7 @@ def test_a_configuration() -> None:
 def test_every_row_has_the_configuration_in_force() -> None:
     made, rows = recorder()
     made.record(1, "restart")
-    made.effects(2, [INSTALL, Trace("token", {"ring": RING, "seq": 9}), SafeUpTo(RING, 4)])
+    made.effects(2, [INSTALL, Trace("token", {"ring": RING, "seq": 9}), SAFE])
     made.record(3, "crash")
     made.incarnation = 2
     made.record(4, "restart")
@@ -131,7 +133,7 @@ def test_the_papers_types_become_plain_ones() -> None:
 
 def test_the_delivery_level_leaves_protocol_rows_out() -> None:
     made, rows = recorder("delivery")
-    made.effects(1, [SafeUpTo(RING, 4), Trace("token", {}), Trace("state", {"detail": "a>b c"}), DELIVER])
+    made.effects(1, [SAFE, Trace("token", {}), Trace("state", {"detail": "a>b c"}), DELIVER])
     made.record(1, "retransmit")
     assert [row.kind for row in rows] == ["state", "deliver"]
     assert (made.wants("deliver"), made.wants("receive")) == (True, False)
@@ -140,8 +142,9 @@ def test_the_delivery_level_leaves_protocol_rows_out() -> None:
 
 def test_all_else_is_ignored() -> None:
     made, rows = recorder()
-    timer = RingKind.CLASSIC
-    made.effects(1, [SetTimer(timer, 5), CancelTimer(timer), PushBack(), Ready(), Stopped()])
+    timer = TimerName("srp", 0, 1)
+    made.effects(1, [SetTimer(timer, 5), CancelTimer(timer), Stopped()])
+    made.effects(2, [Tell(("order", 0), event) for event in (PushBack(), Ready(), DELIVERED, INSTALLED)])
     assert rows == []
 
 
