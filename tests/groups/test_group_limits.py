@@ -5,25 +5,26 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from layers_by_hand import NOW, Cluster
+from layers_by_hand import Cluster
 
+from totempole.core.inputs import Command
 from totempole.errors import ConfigurationError, SessionError
 from totempole.groups import GroupConfig, pack
 from totempole.groups.body import PROCESS_NUMBER_MAX
-from totempole.groups.commands import Connect, Disconnect, GiveState, LeaveGroup, Multicast
+from totempole.groups.commands import Connect, Disconnect, GiveState, JoinGroup, LeaveGroup, Multicast
 from totempole.groups.events import StateChunk
 from totempole.groups.layer import PACKET_BYTES_MIN
 from totempole.groups.packing import packed_bytes
 from totempole.types import Service
 
 
-def refused(cluster: Cluster, text: str, method: str, *arguments: Any) -> None:
+def refused(cluster: Cluster, text: str, command: Command) -> None:
     layer = cluster.layers[1]
-    before = (layer.groups, layer.waiting_bytes, layer.queued)
+    before = (layer.groups, layer.waiting_bytes, layer.order.queued)
     with pytest.raises(SessionError) as error:
-        getattr(layer, method)(NOW, *arguments)
+        cluster.ask(1, command)
     assert str(error.value) == text
-    assert (layer.groups, layer.waiting_bytes, layer.queued) == before
+    assert (layer.groups, layer.waiting_bytes, layer.order.queued) == before
     cluster.multicast(cluster.connect(1, layer._process_last + 1), "g", b"goes on")
     cluster.run()
 
@@ -42,24 +43,24 @@ def test_processes() -> None:
 def test_a_process_has_a_number_above_those_before_it(number: int) -> None:
     cluster = Cluster(1)
     cluster.connect(1, 7)
-    refused(cluster, f"process {number}: give a number from 8 to {PROCESS_NUMBER_MAX}", "connect", number)
+    refused(cluster, f"process {number}: give a number from 8 to {PROCESS_NUMBER_MAX}", Connect(number))
 
 
 @pytest.mark.parametrize(
-    ("method", "arguments"),
+    "command",
     [
-        ("disconnect", ()),
-        ("join", ("g",)),
-        ("leave_group", ("g",)),
-        ("multicast", (("g",), pack([b"x"]), Service.AGREED)),
-        ("give_state", ("g", None, None, b"", True)),
+        Disconnect(1),
+        JoinGroup(1, "g"),
+        LeaveGroup(1, "g"),
+        Multicast(1, ("g",), pack([b"x"]), Service.AGREED),
+        GiveState(1, "g", None, None, b"", True),  # type: ignore[arg-type]
     ],
 )
-def test_a_process_that_is_not_connected_can_do_nothing(method: str, arguments: tuple[Any, ...]) -> None:
+def test_a_process_that_is_not_connected_can_do_nothing(command: Command) -> None:
     cluster = Cluster(1)
     cluster.connect(1, 1)
     cluster.ask(1, Disconnect(1))
-    refused(cluster, "process 1 is not connected", method, 1, *arguments)
+    refused(cluster, "process 1 is not connected", command)
 
 
 def test_groups_of_a_process() -> None:
@@ -68,7 +69,7 @@ def test_groups_of_a_process() -> None:
     cluster.join(process, "h")
     cluster.run()
     text = "2 groups are joined, as many as groups_per_process_max allows"
-    refused(cluster, text, "join", 1, "k")
+    refused(cluster, text, JoinGroup(1, "k"))
     cluster.ask(1, LeaveGroup(1, "g"))
     cluster.join(process, "k")
     cluster.run()
@@ -78,8 +79,8 @@ def test_groups_of_a_process() -> None:
 def test_joining_twice_and_leaving_what_is_not_joined() -> None:
     cluster = Cluster(1)
     process = cluster.member(1, "g")
-    refused(cluster, "group 'g' is joined already", "join", 1, "g")
-    refused(cluster, "group 'h' is not joined", "leave_group", 1, "h")
+    refused(cluster, "group 'g' is joined already", JoinGroup(1, "g"))
+    refused(cluster, "group 'h' is not joined", LeaveGroup(1, "h"))
     assert cluster.layers[1].groups == {"g": (process,)}
 
 
@@ -95,8 +96,8 @@ def test_joining_twice_and_leaving_what_is_not_joined() -> None:
 def test_names(name: str, text: str) -> None:
     cluster = Cluster(1, GroupConfig(group_name_bytes_max=10))
     cluster.connect(1, 1)
-    refused(cluster, text, "join", 1, name)
-    refused(cluster, text, "multicast", 1, ("g", name), pack([b"x"]), Service.AGREED)
+    refused(cluster, text, JoinGroup(1, name))
+    refused(cluster, text, Multicast(1, ("g", name), pack([b"x"]), Service.AGREED))
 
 
 @pytest.mark.parametrize("name", ["x" * 10, "ä" * 5, "two words", "a,b", ",", "a\nb", "\0", " "])
@@ -113,7 +114,7 @@ def test_groups_of_a_message(count: int) -> None:
     cluster = Cluster(1, GroupConfig(groups_per_message_max=3))
     cluster.connect(1, 1)
     text = f"a message to {count} groups: give 1 to 3 (groups_per_message_max)"
-    refused(cluster, text, "multicast", 1, tuple("abcd"[:count]), pack([b"x"]), Service.AGREED)
+    refused(cluster, text, Multicast(1, tuple("abcd"[:count]), pack([b"x"]), Service.AGREED))
 
 
 def test_long_names_of_many_groups_must_leave_room_in_a_packet() -> None:
@@ -123,8 +124,8 @@ def test_long_names_of_many_groups_must_leave_room_in_a_packet() -> None:
     for name in names:
         cluster.join(process, name)
     text = "the groups' names together are too long for a packet: name fewer"
-    refused(cluster, text, "multicast", 1, names, pack([b"x"]), Service.AGREED)
-    refused(cluster, text, "multicast", 1, names[:3], pack([b"x"]), Service.AGREED)
+    refused(cluster, text, Multicast(1, names, pack([b"x"]), Service.AGREED))
+    refused(cluster, text, Multicast(1, names[:3], pack([b"x"]), Service.AGREED))
     cluster.multicast(process, names[:2], b"x" * 5_000)
     cluster.run()
     assert cluster.messages(process) == [b"x" * 5_000]
@@ -157,7 +158,7 @@ def test_the_size_of_a_message() -> None:
     cluster.multicast(process, "g", b"x" * 1_000)
     size = packed_bytes(0, 1_005)
     text = f"a message of {size} bytes: it has at most 1000 (message_bytes_max)"
-    refused(cluster, text, "multicast", 1, ("g",), pack([b"x" * 1_005]), Service.AGREED)
+    refused(cluster, text, Multicast(1, ("g",), pack([b"x" * 1_005]), Service.AGREED))
     assert cluster.messages(process)[0] == b"x" * 1_000
 
 

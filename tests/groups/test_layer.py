@@ -323,13 +323,13 @@ def test_nothing_is_delivered_between_a_configuration_and_the_end_of_its_exchang
     cluster.originate(1, 10)
     cluster.deliver(1)
     cluster.deliver(2)
-    assert not cluster.layers[1].ready
+    assert not cluster.layers[1].views_in_force
     cluster.multicast(first, "g", b"must wait")
     cluster.originate(1, 10)
     cluster.deliver(1)
     assert cluster.messages(first) == []
     cluster.run()
-    assert cluster.layers[1].ready
+    assert cluster.layers[1].views_in_force
     assert cluster.messages(first) == cluster.messages(second) == [b"must wait"]
 
 
@@ -393,7 +393,7 @@ def test_an_exchange_that_only_some_completed_leaves_the_others_behind() -> None
         cluster.originate(me)
     cluster.deliver(1)
     cluster.deliver(2)
-    assert cluster.layers[1].ready
+    assert cluster.layers[1].views_in_force
     cluster.multicast(first, "g", b"early")
     cluster.originate(1)
     cluster.deliver(1)
@@ -449,7 +449,7 @@ def test_a_table_in_pieces_can_be_told_while_large_messages_are_under_way() -> N
     cluster.deliver(2)
     cluster.change([[1, 2]])
     cluster.run()
-    assert cluster.layers[1].ready
+    assert cluster.layers[1].views_in_force
     assert cluster.messages(second) == [b"x" * 18_000]
 
 
@@ -648,7 +648,7 @@ def test_a_malformed_table_is_dropped_and_counted(content: bytes) -> None:
     cluster.deliver(1)
     assert cluster.layers[1].dropped == {"group table malformed": 1}
     cluster.run()
-    assert cluster.layers[1].ready
+    assert cluster.layers[1].views_in_force
 
 
 def test_what_is_sent_past_all_groups_may_not_look_like_a_group_packet() -> None:

@@ -213,7 +213,7 @@ class History:
         """One table; its members have it as their view; nobody's own messages are missing."""
         members = tuple(sorted(process for process, joined in self._joined if joined == group))
         for layer in self.cluster.layers.values():
-            assert layer.ready
+            assert layer.views_in_force
             assert layer.waiting_bytes == 0
             assert layer.groups.get(group, ()) == members
             assert not layer.dropped

@@ -70,7 +70,6 @@ class Member:
         self.members: tuple[ProcessorId, ...] = ()
         self.kinds: list[str] = []
         self.readies = 0
-        self.safe_seq = 0
         self.error: BaseException | None = None
         self.on_delivered: Callable[[Deliver], None] = lambda packet: None
         self.on_ready: Callable[[], None] = lambda: None

@@ -18,7 +18,7 @@ import pytest
 from loopback import Place, a_place, has_ipv6, wait_until
 from members import PATIENT, Lines, Member, mesh_of, node_config, started, wait_for_ring
 
-from totempole.core.effects import Channel, Send
+from totempole.core.effects import Channel, Role, Send, Tell
 from totempole.core.order import Deliver
 from totempole.errors import (
     ConfigurationError,
@@ -29,12 +29,14 @@ from totempole.errors import (
     StorageError,
 )
 from totempole.groups import pack
+from totempole.groups.commands import Connect, Multicast
 from totempole.identity import LIVES_MAX, PROBATION_US
 from totempole.runtime import driver as driver_module
-from totempole.runtime import keyring
+from totempole.runtime import impostors, keyring
 from totempole.runtime import sockets as sockets_module
 from totempole.runtime.config import NodeConfig, Peer, SecurityConfig, TraceConfig
-from totempole.runtime.driver import Driver, fit_to_sockets
+from totempole.runtime.driver import Driver
+from totempole.runtime.network import Network
 from totempole.runtime.record import NodeRecord
 from totempole.runtime.snapshot import snapshot
 from totempole.runtime.sockets import Read, Sockets
@@ -44,6 +46,7 @@ from totempole.srp.config import RingConfig
 from totempole.srp.engine import GIVE_WAY_MAX
 from totempole.srp.formats import ring_codec
 from totempole.srp.packets import Join, RegularMessage, name_of
+from totempole.srp.ring import Held
 from totempole.types import NO_RING, MessageId, OrderKey, RingId, RingKind, Service
 
 
@@ -86,7 +89,7 @@ def test_three_nodes_deliver_everything_in_one_order(
             mine = [message for message in members[0].messages if message.startswith(b"%d-" % me)]
             assert mine == [b"%d-%d" % (me, number) for number in range(50)]
         assert Service.SAFE in members[0].services
-        wait_until(lambda: all(member.safe_seq for member in members))
+        wait_until(lambda: all(member.driver.ring.machine.installed.safe_up_to for member in members))
         document = snapshot(members[0].driver)
         assert document["members"] == [1, 2, 3]
         assert document["state"] == "operational"
@@ -282,8 +285,8 @@ def test_one_that_leaves_before_all_is_sent_says_how_much_may_be_lost(place: Pla
 
         def send_and_leave() -> None:
             driver = members[0].driver
-            driver.feed("connect", 1)
-            driver.feed("multicast", 1, ("g",), pack([b"last words"]), Service.SAFE)
+            driver.feed(Connect(1))
+            driver.feed(Multicast(1, ("g",), pack([b"last words"]), Service.SAFE))
             driver.leave()
 
         members[0].driver.call(send_and_leave)
@@ -356,13 +359,13 @@ class FailingStorage(Storage):
 
 def record_sends(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     sent: list[Any] = []
-    send = driver.sockets.send
+    send = driver.networks[0].sockets.send
 
     def recorded(channel: Channel, bursts: tuple[Burst, ...], address: Any) -> None:
         sent.append((channel, address))
         send(channel, bursts, address)
 
-    monkeypatch.setattr(driver.sockets, "send", recorded)
+    monkeypatch.setattr(driver.networks[0].sockets, "send", recorded)
     return sent
 
 
@@ -437,12 +440,13 @@ def test_effects_behind_the_failure_are_not_executed(
         member.on_delivered = lambda packet: driver.fail(SessionError("the program has had enough"))
         ring, body = RingId(4, 1), pack([b"x"])
         deliver = Deliver(MessageId(1, 1, 1), 1, body, Service.AGREED, OrderKey(ring, 1, NO_RING), 0, ring)
-        words = Send(None, Channel.DATA, (Burst(b"more words", 1_400),), a_join(1))
+        words = Send((0,), None, Channel.DATA, (Burst(b"more words", 1_400),), Role.SEARCH, a_join(1))
+        told = Tell(("groups", 0), deliver)
         done = threading.Event()
 
         def both() -> None:
             sent.clear()
-            driver._apply(driver_module.now_us(), [deliver, words, deliver])
+            driver._execution.run(driver_module.now_us(), [told, words, told])
             done.set()
 
         driver.call(both)
@@ -488,8 +492,8 @@ def test_the_first_words_of_a_double_do_not_part_the_ring(place: Place, tmp_path
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as double:
             double.bind((place.address(3), place.port))
             for member in members:
-                double.sendto(words, member.driver.sockets.own)
-                double.sendto(b"junk", member.driver.sockets.own)
+                double.sendto(words, member.driver.networks[0].sockets.own)
+                double.sendto(b"junk", member.driver.networks[0].sockets.own)
         wait_until(lambda: members[0].logged("uses this processor's number", place.address(3)))
         wait_until(lambda: members[1].driver.ring.dropped, "words and junk have not come")
         # It begins a new life, which the others take for later than the double's, and joins them again.
@@ -505,7 +509,7 @@ def test_of_two_old_nodes_with_one_number_one_gives_way(
     place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each has run for long, on its side of a partition. When that heals, they must not fight for ever."""
-    monkeypatch.setattr(driver_module, "PROBATION_US", 0)
+    monkeypatch.setattr(impostors, "PROBATION_US", 0)
     doubles = [node_config(place, me, tmp_path, processor=1) for me in (1, 3)]
     with started(node_config(place, 2, tmp_path), *doubles) as (two, *members):
         wait_until(lambda: any(not member.running for member in members), "both fight on")
@@ -531,7 +535,7 @@ def test_echoes_do_not_stop_a_sealed_node(place: Place, tmp_path: Path, age_us: 
             driver = member.driver
             driver.started_us -= age_us
             for _ in range(6):
-                stranger.sendto(stranger.recv(65_536), driver.sockets.own)
+                stranger.sendto(stranger.recv(65_536), driver.networks[0].sockets.own)
             wait_until(lambda: driver.ring.dropped["echo of our own"] >= 6)
             assert member.running
             assert set(driver.ring.dropped) == {"echo of our own"}
@@ -548,12 +552,12 @@ def test_recordings_of_a_lost_life_do_not_keep_a_node_away(place: Place, tmp_pat
         stranger.bind((place.address(3), place.port))
         for _ in range(GIVE_WAY_MAX):
             with started(config) as (member,):
-                stranger.sendto(recorded, member.driver.sockets.own)
+                stranger.sendto(recorded, member.driver.networks[0].sockets.own)
                 error = member.end()
                 assert isinstance(error, NumberInUseError)
                 assert error.may_pass
         with started(config) as (member,):
-            stranger.sendto(recorded, member.driver.sockets.own)
+            stranger.sendto(recorded, member.driver.networks[0].sockets.own)
             wait_until(lambda: member.driver.ring.dropped["echo of our own"])
             wait_for_ring(member)
 
@@ -634,9 +638,13 @@ def test_the_log_names_who_sent_what_was_dropped(place: Place, tmp_path: Path) -
         driver = members[0].driver
 
         def take_junk_then_a_members_words() -> None:
-            driver._receive(Read(b"junk", 0, (place.address(9), 9)))
+            driver._receive(driver.networks[0], Channel.DATA, Read(b"junk", 0, (place.address(9), 9)))
             words = a_join(2)._replace(incarnation=members[1].driver.ring.incarnation)
-            driver._receive(Read(cut(words), 0, members[1].driver.sockets.own))
+            driver._receive(
+                driver.networks[0],
+                Channel.DATA,
+                Read(cut(words), 0, members[1].driver.networks[0].sockets.own),
+            )
             driver._report_drops()
 
         driver.call(take_junk_then_a_members_words)
@@ -673,8 +681,8 @@ def test_a_join_from_the_last_port_stops_nobody(place: Place, tmp_path: Path) ->
 
             def token_sent() -> bool:
                 join = a_join(9, next(counters))._replace(proc_set=frozenset({1, 9}))
-                stranger.sendto(cut(join), member.driver.sockets.own)
-                return bool(member.error or member.driver.sockets.refused)
+                stranger.sendto(cut(join), member.driver.networks[0].sockets.own)
+                return bool(member.error or member.driver.networks[0].sockets.refused)
 
             wait_until(token_sent, "no token was sent")
         assert member.error is None
@@ -683,7 +691,7 @@ def test_a_join_from_the_last_port_stops_nobody(place: Place, tmp_path: Path) ->
 def test_junk_of_every_kind_is_survived(place: Place, tmp_path: Path) -> None:
     with started(*[node_config(place, me, tmp_path) for me in (1, 2)]) as members:
         wait_for_ring(*members)
-        one = members[0].driver.sockets.own
+        one = members[0].driver.networks[0].sockets.own
         message = RegularMessage(
             9, 1, RingId(4, 9), 1, 1, Service.AGREED, 0, 9, NO_RING, (), False, False, b"\xff" * 30
         )
@@ -703,15 +711,14 @@ def test_junk_of_every_kind_is_survived(place: Place, tmp_path: Path) -> None:
 def test_a_window_larger_than_the_buffer_is_lowered_and_told(place: Place) -> None:
     logger, lines = logging.Logger("fit"), Lines()
     logger.addHandler(lines)
-    config = replace_network(place, receive_buffer_bytes=300_000)
-    sockets = Sockets(config)
+    network = Network(0, replace_network(place, receive_buffer_bytes=300_000))
     try:
-        fitted = fit_to_sockets(RingConfig(), sockets, logger)
+        fitted = network.fit(RingConfig(), logger)
     finally:
-        sockets.close()
+        network.sockets.close()
     assert fitted.window_bytes == 300_000
     assert fitted.each_time_bytes == 300_000
-    assert fitted.segment_bytes == sockets.segment_bytes
+    assert fitted.segment_bytes == network.sockets.segment_bytes
     (line,) = lines.lines
     assert "receive buffer smaller than the window" in line
     assert "receive_buffer_bytes=300000 window_bytes=5000000" in line
@@ -729,18 +736,18 @@ def test_the_remedy_is_the_one_that_helps(place: Place) -> None:
     ):
         logger, lines = logging.Logger("fit"), Lines()
         logger.addHandler(lines)
-        sockets = Sockets(replace_network(place, receive_buffer_bytes=asked))
-        sockets.receive_buffer_bytes = got
-        fit_to_sockets(RingConfig(), sockets, logger)
-        sockets.close()
+        network = Network(0, replace_network(place, receive_buffer_bytes=asked))
+        network.sockets.receive_buffer_bytes = got
+        network.fit(RingConfig(), logger)
+        network.sockets.close()
         assert f"remedy={remedy}" in lines.lines[0] or remedy in lines.lines[0].partition("remedy=")[2]
 
 
 def test_a_window_that_fits_is_left_alone(place: Place) -> None:
-    sockets = Sockets(replace_network(place))
-    ring = fit_to_sockets(RingConfig(), sockets, logging.Logger("fit"))
-    sockets.close()
-    assert ring == replace(RingConfig(), segment_bytes=sockets.segment_bytes)
+    network = Network(0, replace_network(place))
+    ring = network.fit(RingConfig(), logging.Logger("fit"))
+    network.sockets.close()
+    assert ring == replace(RingConfig(), segment_bytes=network.sockets.segment_bytes)
 
 
 def test_a_ring_runs_with_the_smallest_buffers(place: Place, tmp_path: Path) -> None:
@@ -798,7 +805,7 @@ def test_a_narrow_path_is_told_and_obeyed(
         wait_for_messages(3, *members)
         wait_until(lambda: members[0].logged("segments are too long for the path", "bytes=1400 now=1000"))
         assert snapshot(members[0].driver)["segment_bytes"] == 1_000
-        assert members[0].driver.sockets.offload.send
+        assert members[0].driver.networks[0].sockets.offload.send
     assert fired
 
 
@@ -870,7 +877,10 @@ def test_a_retransmission_of_anothers_message_is_counted(place: Place, tmp_path:
             others = RegularMessage(
                 2, 1, RingId(8, 1), seq, 1, Service.AGREED, 0, 2, NO_RING, (), False, False, b"x"
             )
-            driver._meter(0, Send(None, Channel.DATA, (Burst(b"x", 9),), others))
+            driver.ring._output.retransmit(Held(others, b"x"), ())
+        for send in driver.stack._io.take():
+            assert isinstance(send, Send)
+            driver._execution._meter(0, send)
         assert driver.meters.retransmissions == before + 2
 
 
@@ -919,7 +929,7 @@ def test_a_life_that_left_its_number_to_the_next_left_a_recording_too(place: Pla
     config = node_config(place, 1, tmp_path, trace=trace)
     (tmp_path / "trace").mkdir()
     for _ in range(2):
-        NodeRecord(config, config.ring, {"incarnation": 6}, ()).close()
+        NodeRecord(config, config.stack(config.rings), {"incarnation": 6}, ()).close()
     assert {file.name for file in (tmp_path / "trace").glob("*.totem")} == {
         "inputs-1-7.totem",
         "inputs-1-7-2.totem",

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordings import header_of, life, write
-from totempole.core.effects import CancelTimer, Channel, Effect, Send, SetTimer, Tell, TimerName
+from totempole.core.effects import CancelTimer, Channel, Effect, Role, Send, SetTimer, Tell, TimerName, Trace
 from totempole.core.inputs import Arrived, Command, Expired, Input, Narrowed, Start, Written
 from totempole.core.order import Deliver, Leave, Submit
 from totempole.errors import ConfigurationError, TraceError
@@ -167,22 +167,26 @@ def test_every_command_of_a_stack_can_be_recorded() -> None:
 
 RING = RingId(4, 1)
 PACKET = NullMessage(1, 1, 1, RING)
-EFFECTS: list[Effect] = [
-    Send(None, Channel.DATA, (Burst(b"datagram", 1_400),), PACKET),
-    SetTimer(Timer.JOIN, 17),
-    Deliver(MessageId(1, 1, 1), 1, b"payload", Service.SAFE, OrderKey(RING, 1, NO_RING), 5, RING),
-]
+JOIN = TimerName("srp", 0, Timer.JOIN)
+SEND = Send((0,), None, Channel.DATA, (Burst(b"datagram", 1_400),), Role.CONTROL, PACKET)
+DELIVER = Deliver(MessageId(1, 1, 1), 1, b"payload", Service.SAFE, OrderKey(RING, 1, NO_RING), 5, RING)
+TELL = Tell(("order", 0), DELIVER)
+EFFECTS: list[Effect] = [SEND, SetTimer(JOIN, 17), TELL]
 CHANGED: list[list[Effect]] = [
     EFFECTS[:2],
     [EFFECTS[1], EFFECTS[0], EFFECTS[2]],
-    [EFFECTS[0]._replace(to=2), *EFFECTS[1:]],  # type: ignore[call-arg]
-    [EFFECTS[0]._replace(channel=Channel.TOKEN), *EFFECTS[1:]],  # type: ignore[call-arg]
-    [EFFECTS[0]._replace(bursts=(Burst(b"datagran", 1_400),)), *EFFECTS[1:]],  # type: ignore[call-arg]
-    [EFFECTS[0]._replace(bursts=(Burst(b"datagram", 4),)), *EFFECTS[1:]],  # type: ignore[call-arg]
-    [EFFECTS[0], SetTimer(Timer.JOIN, 18), EFFECTS[2]],
-    [EFFECTS[0], CancelTimer(Timer.JOIN), EFFECTS[2]],
-    [*EFFECTS[:2], EFFECTS[2]._replace(payload=b"paylaod")],  # type: ignore[call-arg]
-    [*EFFECTS[:2], EFFECTS[2]._replace(timestamp=6)],  # type: ignore[call-arg]
+    [SEND._replace(networks=(1,)), *EFFECTS[1:]],
+    [SEND._replace(to=2), *EFFECTS[1:]],
+    [SEND._replace(channel=Channel.TOKEN), *EFFECTS[1:]],
+    [SEND._replace(bursts=(Burst(b"datagran", 1_400),)), *EFFECTS[1:]],
+    [SEND._replace(bursts=(Burst(b"datagram", 4),)), *EFFECTS[1:]],
+    [SEND._replace(role=Role.SEARCH), *EFFECTS[1:]],
+    [SEND, SetTimer(JOIN, 18), TELL],
+    [SEND, SetTimer(JOIN._replace(instance=1), 17), TELL],
+    [SEND, CancelTimer(JOIN), TELL],
+    [*EFFECTS[:2], TELL._replace(layer=("order", 1))],
+    [*EFFECTS[:2], TELL._replace(event=DELIVER._replace(payload=b"paylaod"))],
+    [*EFFECTS[:2], TELL._replace(event=DELIVER._replace(timestamp=6))],
 ]
 
 
@@ -192,7 +196,7 @@ def test_the_digest_tells_effects_apart() -> None:
 
 
 def test_the_packet_for_traces_does_not_count() -> None:
-    other = EFFECTS[0]._replace(packet=NullMessage(2, 2, 1, RING))  # type: ignore[call-arg]
+    other = SEND._replace(packet=NullMessage(2, 2, 1, RING))
     assert effects_digest([other]) == effects_digest(EFFECTS[:1])
 
 
@@ -205,11 +209,9 @@ def test_a_replay_is_identical(tmp_path: Path, level: str) -> None:
     report = replay(write(tmp_path / "x", found))
     assert report.identical
     assert report.agreed == len(found.inputs)
-    assert (report.first_us, report.last_us) == (found.inputs[0][1], found.inputs[-1][1])
+    assert (report.first_us, report.last_us) == (found.inputs[0][0], found.inputs[-1][0])
     assert report.deliveries == sum(
-        type(effect) is Tell and type(effect.event) is Deliver
-        for effects in found.effects
-        for effect in effects
+        type(effect) is Trace and effect.kind == "deliver" for effects in found.effects for effect in effects
     )
     assert {"gather", "recover", "operational", "left"} <= set(report.states)
     members = [item.configuration.members for item in report.configurations]
@@ -375,7 +377,8 @@ def test_damage_is_not_a_cut(path: Path, tmp_path: Path) -> None:
         (recording._INPUT.pack(200, 0, 0), "index out of range"),
         (recording._INPUT.pack(1, 0, 0) + b"X\x00", "unknown type b'X'"),
         (recording._INPUT.pack(1, 0, 0) + b"B\x00\x00\x00\x09abc", "longer than its frame"),
-        (recording._INPUT.pack(3, 0, 0) + b"I\x01\x63", "99 is not a valid Timer"),
+        (recording._INPUT.pack(1, 0, 0) + b"I\x01\x00I\x01\x63", "99 is not a valid Channel"),
+        (recording._INPUT.pack(1, 0, 0) + b"I\x01\x00I\x01\x00", "argument 2 is shorter"),
         (b"\x01", "unpack_from requires"),
     ],
 )
@@ -402,7 +405,7 @@ def edited_header(path: Path, old: bytes, new: bytes) -> Path:
         (b'"join_us"', b'"joy_us"', "only this version has the setting 'join_us'"),
         (b'"join_us"', b'"a_us": 1, "join_us"', "only the recording has the setting 'a_us'"),
         (b'"ring_kind": 2', b'"ring_kind": 9', "9 is not a valid RingKind"),
-        (b'"leave"', b'"love"', "it has inputs 'love', which this version's protocol does not take"),
+        (b'"Leave"', b'"Love"', "it has inputs 'Love', which this version's stack does not take"),
         (b'"processor"', b'"p"', "its header cannot be used"),
         (b"{", b"[", "its header cannot be used"),
     ],
@@ -418,7 +421,7 @@ def test_headers_that_cannot_be_used(tmp_path: Path, old: bytes, new: bytes, pro
 def test_another_version(tmp_path: Path) -> None:
     path = write(tmp_path / "x", life(), stop=0)
     path.write_bytes(recording.MAGIC + b"\0\0\0\x09" + path.read_bytes()[12:])
-    with pytest.raises(TraceError, match="has version 9 and this program reads version 2"):
+    with pytest.raises(TraceError, match="has version 9 and this program reads version 3"):
         RecordingReader(path)
 
 
@@ -436,8 +439,8 @@ def test_at_its_limit_it_stops_with_a_mark(tmp_path: Path, caplog: pytest.LogCap
         caplog.at_level(logging.WARNING),
         InputRecorder(tmp_path / "x", header, bytes_max=20_000) as recorder,
     ):
-        for (method, now_us, arguments), effects in zip(life().inputs, life().effects, strict=True):
-            recorder.record(method, now_us, arguments, effects)
+        for (now_us, each), effects in zip(life().inputs, life().effects, strict=True):
+            recorder.record(now_us, each, effects)
         assert recorder.ended == "bytes_max was reached"
     assert len(caplog.records) == 1
     assert (tmp_path / "x").stat().st_size <= 20_000 + 100
@@ -467,16 +470,16 @@ def full_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
 def test_a_full_disk_ends_the_recording_aloud(tmp_path: Path, full_disk: list[int]) -> None:
     recorder = InputRecorder(tmp_path / "x", header_of(life()))
     inputs = zip(life().inputs, life().effects, strict=True)
-    for (method, now_us, arguments), effects in [next(inputs) for _ in range(5)]:
-        recorder.record(method, now_us, arguments, effects)
+    for (now_us, each), effects in [next(inputs) for _ in range(5)]:
+        recorder.record(now_us, each, effects)
     recorder.flush()
-    (method, now_us, arguments), effects = next(inputs)
-    recorder.record(method, now_us, arguments, effects)
+    (now_us, each), effects = next(inputs)
+    recorder.record(now_us, each, effects)
     full_disk[0] = 10
     with pytest.raises(TraceError, match=r"cannot be recorded .*No space left.*free some space"):
         recorder.flush()
     assert recorder.ended == "cut off"
-    recorder.record(method, now_us, arguments, effects)
+    recorder.record(now_us, each, effects)
     recorder.close()
     report = replay(tmp_path / "x")
     assert (report.agreed, report.ended) == (5, "cut off")

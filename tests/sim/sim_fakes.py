@@ -50,7 +50,9 @@ class Ear:
         self._scheduler = scheduler
         self.heard: list[tuple[int, Channel, tuple[bytes, ...]]] = []
 
-    def arrive(self, channel: Channel, datagrams: Sequence[bytes], size: int, source: int) -> None:
+    def arrive(
+        self, channel: Channel, datagrams: Sequence[bytes], size: int, source: int, network: int = 0
+    ) -> None:
         assert size == sum(map(len, datagrams))
         self.heard.append((self._scheduler.now_us, channel, tuple(datagrams)))
 

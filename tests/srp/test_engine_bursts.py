@@ -12,9 +12,10 @@ from srp_bench import KINDS, Bench, arrival, join_of, message, plain
 
 from totempole.core.effects import Effect, Reachable, Send
 from totempole.core.inputs import Narrowed, Start, Written
-from totempole.segment import Burst
+from totempole.link import Link
+from totempole.segment import Burst, Reassembler
 from totempole.segment.header import SEGMENT
-from totempole.srp import Endpoint, RingConfig
+from totempole.srp import RingConfig
 from totempole.srp.alarms import FormerLife, Impostor
 from totempole.srp.commands import Rekey
 from totempole.srp.config import SEGMENT_BYTES_LEAST
@@ -92,11 +93,17 @@ def test_without_loss_every_effect_is_the_same() -> None:
     assert plain.effects == burst.effects
 
 
-def fresh() -> Endpoint:
+def fresh() -> ProcessorStack:
     bench = Bench([1], CONFIG)
     bench.start()
     bench.pump()
-    return bench[1]
+    return bench.stacks[1]
+
+
+def partials(stack: ProcessorStack) -> Reassembler:
+    """What the link has of packets that are not whole."""
+    (link,) = [layer for layer in stack.layers if isinstance(layer, Link)]
+    return link._reassembler
 
 
 def cut(packet: RegularMessage) -> tuple[bytes, ...]:
@@ -122,9 +129,8 @@ def test_any_burst_is_its_datagrams(packets: list[tuple[int, int]], data: st.Dat
         effects = two.feed(5, arrival(burst[:1], burst.segment_bytes))
         assert one.feed(5, arrival(burst.datagrams)) == effects
     assert one.ring.dropped == two.ring.dropped
-    partials = [stack.layers[0]._reassembler for stack in (one, two)]  # type: ignore[attr-defined]
-    assert partials[0]._bytes == partials[1]._bytes
-    assert partials[0]._partials.keys() == partials[1]._partials.keys()
+    assert partials(one)._bytes == partials(two)._bytes
+    assert partials(one)._partials.keys() == partials(two)._partials.keys()
 
 
 @given(st.binary(min_size=1, max_size=600), st.integers(1, 700))
@@ -152,7 +158,7 @@ def test_a_burst_that_the_codec_refuses_keeps_no_true_one_out() -> None:
     said = stack.feed(5, arrival((b"".join(true),), len(true[0])))
     assert sum(stack.ring.dropped.values()) == 1
     assert said, "a message of a foreign ring is a reason to gather"
-    assert not endpoint._reassembler._partials
+    assert not partials(stack)._partials
 
 
 # Segments

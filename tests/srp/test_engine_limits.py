@@ -402,5 +402,5 @@ def test_a_request_for_bytes_that_a_packet_does_not_have_is_answered_with_all_of
     output = bench[1]._output
     held = bench[1].machine.installed.messages[1]
     assert output.retransmit(held, ((10_000, 20_000),)) >= len(held.data)
-    (transmit,) = [effect for effect in output.take() if isinstance(effect, Send)]
+    (transmit,) = [effect for effect in bench[1]._io.take() if isinstance(effect, Send)]
     assert transmit.datagrams

@@ -247,14 +247,14 @@ def test_a_ring_cuts_its_packets_for_the_member_that_can_take_least() -> None:
 def test_a_fresh_join_tells_where_its_sender_is_and_a_stale_one_does_not() -> None:
     bench = alone_in(State.GATHER)
     join = join_of(5, {5}, counter=3, ring_seq=8)
-    assert Reachable(5, just_now=True) in bench.hand(1, join)
-    assert Reachable(5, just_now=True) not in bench.hand(1, join)
+    assert Reachable(5, 0, None, just_now=True) in bench.hand(1, join)
+    assert Reachable(5, 0, None, just_now=True) not in bench.hand(1, join)
 
 
 def test_a_null_message_is_a_hint_at_where_its_sender_is() -> None:
     """It may have been there first: none of its Joins has come, and none will unless it is asked."""
     bench = alone_in(State.OPERATIONAL)
-    assert Reachable(5, just_now=False) in bench.hand(1, NullMessage(5, 1, 1, RingId(8, 5)))
+    assert Reachable(5, 0, None, just_now=False) in bench.hand(1, NullMessage(5, 1, 1, RingId(8, 5)))
 
 
 # Resting
@@ -279,6 +279,6 @@ def test_hold_is_set_again_at_each_rest() -> None:
     bench.pump()
     bench.forget()
     bench.advance(10 * bench.config.idle_hold_us)
-    holds = [timer for timer in bench.of_kind(2, SetTimer) if timer.timer is Timer.HOLD]
+    holds = [timer for timer in bench.of_kind(2, SetTimer) if timer.timer.timer == Timer.HOLD]
     assert len(holds) == 10
     assert bench.configurations(2) == []

@@ -38,7 +38,7 @@ def test_the_commit_token_goes_round_again_only_when_the_ring_number_is_stored()
     bench.pump()
     rotations = [p.packet.token_seq for p in bench.of_kind(1, Send) if type(p.packet) is CommitToken]
     assert rotations == [1]
-    assert bench.of_kind(1, Write)[-1].values["ring_seq"] == number
+    assert bench.of_kind(1, Write)[-1].records["ring_seq"] == number
     bench.write_out(1)
     bench.disk_stands_still = False
     bench.pump()

@@ -7,8 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from srp_bench import Bench
 
-from totempole.core.effects import SetTimer
-from totempole.segment import Cutter
+from totempole.core.effects import Effect, SetTimer, TimerName
+from totempole.core.io import Io, Scope
+from totempole.link import Link
+from totempole.segment import Cutter, Reassembler
 from totempole.sim.conditions import Condition
 from totempole.sim.world import World
 from totempole.srp import RingConfig
@@ -23,15 +25,32 @@ MS = 1_000
 CONFIG = RingConfig()
 
 
-def output() -> Output:
-    return Output(ring_codec(1, RingKind.CLASSIC), Cutter(1_400, 1, 1), frozenset({"branch"}))
+class Out(Output):
+    """With a link below, and its effects at hand."""
+
+    def __init__(self) -> None:
+        self._io = Io(frozenset({"branch"}))
+        codec = ring_codec(1, RingKind.CLASSIC)
+        link = Link(self._io, 0, codec, Cutter(1_400, 1, 1), Reassembler(1_000_000, 1))
+        super().__init__(Scope(self._io, "srp", 0, Timer), codec, link)
+
+    def at(self, now_us: int) -> None:
+        """The next input comes at this time."""
+        self.now_us = self._io.now_us = now_us
+
+    def take(self) -> list[Effect]:
+        return self._io.take()
+
+
+def set_to(at_us: int) -> SetTimer:
+    return SetTimer(TimerName("srp", 0, Timer.TOKEN_LOSS), at_us)
 
 
 class Ring:
     """A token that comes back when a test says so."""
 
     def __init__(self, config: RingConfig = CONFIG) -> None:
-        self.timeouts = Timeouts(config, output())
+        self.timeouts = Timeouts(config, Out())
         self.now_us = 0
 
     def rotate(self, rotation_us: int, times: int = 1, rests_us: int = 0) -> None:
@@ -188,45 +207,46 @@ def test_a_ring_whose_timeouts_are_set_by_hand_does_not() -> None:
 
 
 def test_a_timer_that_moves_later_is_set_once() -> None:
-    out = output()
+    out = Out()
     timer = LazyTimer(Timer.TOKEN_LOSS, out)
-    for out.now_us in range(0, 90, 10):
+    for now_us in range(0, 90, 10):
+        out.at(now_us)
         timer.set(100)
-    assert out.take() == [SetTimer(Timer.TOKEN_LOSS, 100)]
+    assert out.take() == [set_to(100)]
 
 
 def test_a_timer_that_runs_out_early_is_set_again_for_the_rest() -> None:
-    out = output()
+    out = Out()
     timer = LazyTimer(Timer.TOKEN_LOSS, out)
     timer.set(100)
-    out.now_us = 60
+    out.at(60)
     timer.set(100)
     out.take()
-    out.now_us = 100
+    out.at(100)
     assert not timer.ran_out()
-    assert out.take() == [SetTimer(Timer.TOKEN_LOSS, 160)]
-    out.now_us = 160
+    assert out.take() == [set_to(160)]
+    out.at(160)
     assert timer.ran_out()
     assert out.take() == []
 
 
 def test_a_timer_that_moves_forward_is_set_at_once() -> None:
-    out = output()
+    out = Out()
     timer = LazyTimer(Timer.TOKEN_LOSS, out)
     timer.set(100)
     timer.set(30)
-    assert out.take()[-1] == SetTimer(Timer.TOKEN_LOSS, 30)
+    assert out.take()[-1] == set_to(30)
 
 
 def test_a_cancelled_timer_runs_out_in_silence_and_can_be_set_again() -> None:
-    out = output()
+    out = Out()
     timer = LazyTimer(Timer.TOKEN_LOSS, out)
     timer.set(100)
     timer.cancel()
-    out.now_us = 100
+    out.at(100)
     assert not timer.ran_out()
     timer.set(50)
-    assert out.take() == [SetTimer(Timer.TOKEN_LOSS, 100), SetTimer(Timer.TOKEN_LOSS, 150)]
+    assert out.take() == [set_to(100), set_to(150)]
 
 
 def test_a_busy_ring_sets_no_timer_at_a_token_visit() -> None:

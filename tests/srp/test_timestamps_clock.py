@@ -115,7 +115,7 @@ def test_a_token_waits_for_the_timestamp_to_be_stored() -> None:
     bench.disk_stands_still = True
     bench.submit(1, b"late")
     bench.hand(1, visit_of(bench, 10_000))
-    assert bench.of_kind(1, Write)[-1].values["timestamp"] == 10_000
+    assert bench.of_kind(1, Write)[-1].records["timestamp"] == 10_000
     sent = [transmit.packet for transmit in bench.of_kind(1, Send)]
     assert not [packet for packet in sent if isinstance(packet, RegularToken | RegularMessage)]
     bench.write_out(1)

@@ -6,8 +6,8 @@ from zlib import crc32
 
 import pytest
 
-from totempole.core.effects import CancelTimer, SetTimer, Stopped, Trace
-from totempole.core.order import Deliver, InstallConfiguration, PushBack, Ready, SafeUpTo
+from totempole.core.effects import CancelTimer, SetTimer, Stopped, Tell, TimerName, Trace
+from totempole.core.order import Deliver, InstallConfiguration, PushBack, Ready
 from totempole.trace.recorder import Recorder
 from totempole.trace.schema import Row
 from totempole.types import (
@@ -17,18 +17,26 @@ from totempole.types import (
     MessageId,
     OrderKey,
     RingId,
-    RingKind,
     Service,
 )
 
 RING = RingId(8, 1)
 OLD = RingId(4, 1)
-DELIVER = Deliver(
+DELIVERED = Deliver(
     MessageId(2, 1, 7), 2, b"hello", Service.SAFE, OrderKey(RING, 3, NO_RING), 55, configuration=RING
 )
-INSTALL = InstallConfiguration(
+INSTALLED = InstallConfiguration(
     Configuration(ConfigurationKind.REGULAR, RING, (1, 2), RING, 0, OLD), OrderKey(RING, 0, OLD)
 )
+
+
+def row(kind: str, columns: object, layer: str = "srp") -> Trace:
+    return Trace(kind, columns, layer)
+
+
+DELIVER = row("deliver", DELIVERED)
+INSTALL = row("configuration", INSTALLED)
+SAFE = row("safe", {"ring": RING, "seq": 4})
 
 
 def recorder(level: str = "protocol") -> tuple[Recorder, list[Row]]:
@@ -92,7 +100,7 @@ def test_a_configuration() -> None:
 def test_every_row_has_the_configuration_in_force() -> None:
     made, rows = recorder()
     made.record(1, "restart")
-    made.effects(2, [INSTALL, Trace("token", {"ring": RING, "seq": 9}), SafeUpTo(RING, 4)])
+    made.effects(2, [INSTALL, row("token", {"ring": RING, "seq": 9}), SAFE])
     made.record(3, "crash")
     made.incarnation = 2
     made.record(4, "restart")
@@ -118,20 +126,20 @@ def test_steps_never_repeat_over_restarts() -> None:
 def test_the_layer_tells_the_driver_from_the_protocol() -> None:
     made, rows = recorder()
     made.record(1, "fault", reason="cut")
-    made.effects(2, [Trace("drop", {"reason": "foreign"}), Trace("drop", {"layer": "segment"})])
+    made.effects(2, [row("drop", {"reason": "foreign"}), row("drop", {}, "segment")])
     assert [row.layer for row in rows] == ["sim", "srp", "segment"]
 
 
 def test_the_papers_types_become_plain_ones() -> None:
     made, rows = recorder()
     columns = {"message": MessageId(1, 2, 3), "ring": RING, "service": Service.AGREED, "bytes": 4}
-    made.effects(1, [Trace("originate", columns)])
+    made.effects(1, [row("originate", columns)])
     assert (rows[0].message, rows[0].ring, rows[0].service, rows[0].bytes) == ("1.2.3", "8@1", "agreed", 4)
 
 
 def test_the_delivery_level_leaves_protocol_rows_out() -> None:
     made, rows = recorder("delivery")
-    made.effects(1, [SafeUpTo(RING, 4), Trace("token", {}), Trace("state", {"reason": "c"}), DELIVER])
+    made.effects(1, [SAFE, row("token", {}), row("state", {"reason": "c"}), DELIVER])
     made.record(1, "retransmit")
     assert [row.kind for row in rows] == ["state", "deliver"]
     assert (made.wants("deliver"), made.wants("receive")) == (True, False)
@@ -140,14 +148,15 @@ def test_the_delivery_level_leaves_protocol_rows_out() -> None:
 
 def test_all_else_is_ignored() -> None:
     made, rows = recorder()
-    timer = RingKind.CLASSIC
-    made.effects(1, [SetTimer(timer, 5), CancelTimer(timer), PushBack(), Ready(), Stopped()])
+    timer = TimerName("srp", 0, 1)
+    made.effects(1, [SetTimer(timer, 5), CancelTimer(timer), Stopped()])
+    made.effects(2, [Tell(("order", 0), event) for event in (PushBack(), Ready(), DELIVERED, INSTALLED)])
     assert rows == []
 
 
 def test_an_unknown_kind_is_a_mistake() -> None:
     made, _ = recorder("delivery")
     with pytest.raises(AssertionError, match="no rows of kind 'tokne'"):
-        made.effects(1, [Trace("tokne", {})])
+        made.effects(1, [row("tokne", {})])
     with pytest.raises(AssertionError, match="no rows of kind 'tokne'"):
         made.record(1, "tokne")

@@ -21,7 +21,9 @@ HEAD = """\
 def print_config(config: NodeConfig | None = None) -> str:
     """A file that is complete: as `config` is, or with the defaults, and examples of what must be given."""
     lines = [HEAD, *_settings("", NodeConfig, config)]
-    meanings = {item.name: item.metadata["meaning"] for item in fields(NodeConfig)}
+    meanings = {
+        item.name: item.metadata["meaning"] for item in fields(NodeConfig) if "meaning" in item.metadata
+    }
     for name, kind in sections_of(NodeConfig).items():
         tables = _tables(config, name)
         title = f"[{name}]" if len(tables) == 1 else f"[[{name}]]"

@@ -349,17 +349,21 @@ class Host:
 
     # Inputs
 
-    def arrive(self, channel: Channel, datagrams: Sequence[bytes], size: int, source: int = 0) -> None:
+    def arrive(
+        self, channel: Channel, datagrams: Sequence[bytes], size: int, source: int = 0, network: int = 0
+    ) -> None:
         """The medium hands over one read's worth of datagrams, from one address."""
         if self._stack is None:
             self._counters["unheard"] += len(datagrams)
         elif self._wake_pending or self.paused or self._scheduler.now_us < self.busy_until_us:
-            self._buffer(channel, datagrams, size, source)
+            self._buffer(channel, datagrams, size, source, network)
         else:
-            self._receive(channel, datagrams, size, source)
+            self._receive(channel, datagrams, size, source, network)
 
-    def _buffer(self, channel: Channel, datagrams: Sequence[bytes], size: int, source: int) -> None:
-        dropped = (self._token if channel else self._data).put(datagrams, size, source)
+    def _buffer(
+        self, channel: Channel, datagrams: Sequence[bytes], size: int, source: int, network: int
+    ) -> None:
+        dropped = (self._token if channel else self._data).put(datagrams, size, source, network)
         if dropped:
             self._overflow(channel, dropped)
         self._wake_later()
@@ -370,11 +374,12 @@ class Host:
             reason = f"overflow {channel.name.lower()}"
             self.recorder.record(self._scheduler.now_us, "drop", count=count, reason=reason)
 
-    def _loop_back(self, life: int, transmit: Send) -> None:
+    def _loop_back(self, life: int, transmit: Send, network: int) -> None:
         if life != self.life or self._stack is None:
             return
         inbox = self._token if transmit.channel else self._data
-        inbox.force(transmit.datagrams, sum([len(burst.data) for burst in transmit.bursts]), self.address)
+        size = sum([len(burst.data) for burst in transmit.bursts])
+        inbox.force(transmit.datagrams, size, self.address, network)
         if self._wake_pending or self.paused or self._scheduler.now_us < self.busy_until_us:
             self._wake_later()
         else:
@@ -433,12 +438,14 @@ class Host:
             self._reads += 1
             self._receive(Channel.TOKEN, *token.take())
 
-    def _receive(self, channel: Channel, datagrams: Sequence[bytes], size: int, source: int) -> None:
+    def _receive(
+        self, channel: Channel, datagrams: Sequence[bytes], size: int, source: int, network: int
+    ) -> None:
         stack, costs = self._stack, self._costs
         assert stack is not None
         now_us = self._scheduler.now_us
         local_us = self.clock.local(now_us)
-        given = Arrived(0, channel, *_as_read(datagrams), source)
+        given = Arrived(network, channel, *_as_read(datagrams), source)
         try:
             effects = stack.feed(local_us, given)
         except Exception as error:
@@ -519,19 +526,23 @@ class Host:
         return costs.sent_packet_ns + costs.sent_byte_ns * size
 
     def _send(self, transmit: Send, depart_us: int) -> None:
+        for network in transmit.networks:
+            self._send_on(network, transmit, depart_us)
+
+    def _send_on(self, network: int, transmit: Send, depart_us: int) -> None:
         to = transmit.to
         if to is None:
-            self._medium.send(self.address, transmit, depart_us)
+            self._medium.send(self.address, transmit, depart_us, network)
         elif to == self.me:
-            self._scheduler.at(depart_us + LOOPBACK_US, self._loop_back, self.life, transmit)
+            self._scheduler.at(depart_us + LOOPBACK_US, self._loop_back, self.life, transmit, network)
         else:
             where = self._where.get(to)
             if where == to:
-                self._medium.send(self.address, transmit, depart_us)
+                self._medium.send(self.address, transmit, depart_us, network)
             elif where is None:
                 self._counters["no address"] += 1
             else:
-                self._medium.send(self.address, transmit._replace(to=where), depart_us)
+                self._medium.send(self.address, transmit._replace(to=where), depart_us, network)
 
     def _apply_rarer(self, effect: Effect) -> None:
         if type(effect) is Tell:

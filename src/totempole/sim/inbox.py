@@ -14,28 +14,28 @@ class Inbox:
         self.datagrams_max = datagrams_max
         self.size = 0
         self.datagrams = 0
-        self._bursts: deque[tuple[Sequence[bytes], int, int]] = deque()
+        self._bursts: deque[tuple[Sequence[bytes], int, int, int]] = deque()
 
     def __bool__(self) -> bool:
         return bool(self._bursts)
 
-    def put(self, datagrams: Sequence[bytes], size: int, source: int = 0) -> int:
+    def put(self, datagrams: Sequence[bytes], size: int, source: int = 0, network: int = 0) -> int:
         """Keep what fits, from the first on; say how many datagrams were dropped."""
         arrived = len(datagrams)
         if self.size + size > self.bytes_max or self.datagrams + arrived > self.datagrams_max:
             datagrams, size = self._fitting(datagrams)
             if not datagrams:
                 return arrived
-        self.force(datagrams, size, source)
+        self.force(datagrams, size, source, network)
         return arrived - len(datagrams)
 
-    def force(self, datagrams: Sequence[bytes], size: int, source: int = 0) -> None:
-        self._bursts.append((datagrams, size, source))
+    def force(self, datagrams: Sequence[bytes], size: int, source: int = 0, network: int = 0) -> None:
+        self._bursts.append((datagrams, size, source, network))
         self.size += size
         self.datagrams += len(datagrams)
 
-    def take(self) -> tuple[Sequence[bytes], int, int]:
-        """One read: its datagrams, their size, and the address that they came from."""
+    def take(self) -> tuple[Sequence[bytes], int, int, int]:
+        """One read: its datagrams, their size, the address that they came from, and the network."""
         burst = self._bursts.popleft()
         self.size -= burst[1]
         self.datagrams -= len(burst[0])
