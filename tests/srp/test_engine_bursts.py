@@ -133,6 +133,18 @@ def test_any_burst_is_its_datagrams(packets: list[tuple[int, int]], data: st.Dat
     assert partials(one)._partials.keys() == partials(two)._partials.keys()
 
 
+def test_a_burst_whose_packet_has_another_length_than_what_is_here_is_its_datagrams() -> None:
+    """As when two lives of a sender give one number to two messages."""
+    short, long = (cut(message(1, 2, ring_id=RING, contents=b"x" * size)) for size in (275, 276))
+    one, two = fresh(), fresh()
+    for stack in (one, two):
+        stack.feed(5, arrival(short[1:]))
+    one.feed(5, arrival(long))
+    two.feed(5, arrival((b"".join(long),), len(long[0])))
+    assert one.ring.dropped == two.ring.dropped == {"segment conflict": 1}
+    assert partials(one)._bytes == partials(two)._bytes > 0
+
+
 @given(st.binary(min_size=1, max_size=600), st.integers(1, 700))
 def test_junk_never_raises(junk: bytes, segment_bytes: int) -> None:
     stack = fresh()

@@ -207,7 +207,10 @@ class Reassembler:
             raise NotNeighbours
         name: PacketName = tuple.__new__(PacketName, (kind, ring_seq, processor, number))
         pieces = parts[2::3]
-        if length < total or name in self._partials or name in self._completed:
+        partial = self._partials.get(name)
+        if partial is not None and partial.total != total:
+            raise NotNeighbours  # the first of them drops what was here, and the others begin anew
+        if length < total or partial is not None or name in self._completed:
             return self._take(name, total, offset, pieces, length)
         self._finish(name)
         return name, b"".join(pieces)
