@@ -1,7 +1,7 @@
 """Stories of the ring's rarest transitions: a scenario, and what `totem sim --story` prints of it.
 
-Each scenario in golden/ says at its top what to see. After a change that is meant to change a story, write them
-anew and review the difference:
+Each scenario in golden/ says at its top what to see. After a change that is meant to change a story, write
+them anew and review the difference:
 
     TOTEM_REWRITE_GOLDEN=1 pytest tests/sim/test_stories.py && git diff tests/sim/golden
 
