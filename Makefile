@@ -5,13 +5,17 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 JOBS ?= 2
 
-.PHONY: demo test long guard check system java bench fuzz mutants clean
+.PHONY: demo test quick long guard check system java bench fuzz mutants clean
 
 demo: system java
 	$(BIN)/totem demo
 
 test: check system java
 	$(BIN)/python -m pytest -n $(JOBS)
+
+# Before every commit: all tests but those that need namespaces, Spark, or a search.
+quick: check
+	$(BIN)/python -m pytest -n $(JOBS) -m "not long and not namespaces and not spark and not search"
 
 # What takes too long for every day: every mutant, Spark and the checkers on a run of each, a cluster that loses a worker.
 long: system java

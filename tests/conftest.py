@@ -1,7 +1,8 @@
-"""Puts tests/ on the import path, for strategies.py; makes hypothesis repeatable; spreads tests."""
+"""Puts tests/ on the import path, for strategies.py; makes hypothesis repeatable; marks and spreads tests."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +10,23 @@ from hypothesis import settings
 
 settings.register_profile("totempole", deadline=None, derandomize=True)
 settings.load_profile("totempole")
+
+TESTS = Path(__file__).parent
+MARKS = {
+    "bench_net": "namespaces",
+    "lab": "namespaces",
+    "netns": "namespaces",
+    "spark": "spark",
+    "fuzz": "search",
+}
+"""What the tests of a directory need that `make quick` leaves out. It runs those of all other directories."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        mark = MARKS.get(item.path.relative_to(TESTS).parts[0])
+        if mark is not None:
+            item.add_marker(mark)
 
 
 @pytest.hookimpl(optionalhook=True)

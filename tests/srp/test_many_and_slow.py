@@ -101,10 +101,16 @@ def test_one_that_agrees_says_so_at_once() -> None:
 # Laggards
 
 
+SLOW = 25.0
+FIFTH = {"window_packets": 20, "each_time_packets": 6, "outstanding_packets_max": 50, "accelerated_window": 3}
+"""A fifth of the default windows on slow processors: a rotation takes as long as ever (2 to 3 ms) and the
+simulator has a small part of the packets to carry."""
+
+
 def saturated(kind: RingKind, **settings: int) -> World:
-    world = World(1, 4, RingConfig(ring_kind=kind, **settings))
+    world = World(1, 4, RingConfig(ring_kind=kind, **(FIFTH | settings)))
     for host in world.hosts.values():
-        host.slow = 5.0  # so much less happens in a second, which has to be simulated
+        host.slow = SLOW
     world.start()
     world.run_for(300 * MS)
     for me in (1, 2, 4):
