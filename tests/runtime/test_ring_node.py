@@ -319,7 +319,7 @@ def test_a_program_that_gives_up_entering_leaves_no_node_behind(
     place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A timeout around `async with`: nobody else can stop the node."""
-    monkeypatch.setattr(Driver, "_install", lambda self, effect: None)  # so that it is never up
+    monkeypatch.setattr(Driver, "installed", lambda self, installed: None)  # so that it is never up
     config = node_config(place, 1, tmp_path)
 
     async def program() -> None:
@@ -495,7 +495,7 @@ def test_a_late_status_is_not_taken_for_the_next(
 
 
 def leaked_drivers() -> list[Driver]:
-    return [found for found in gc.get_objects() if isinstance(found, Driver) and found._running]
+    return [found for found in gc.get_objects() if isinstance(found, Driver) and found.running]
 
 
 # Programs and nodes that fail

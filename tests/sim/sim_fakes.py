@@ -71,9 +71,10 @@ class Puppet:
         self.stable = dict(stable)
         self.incarnation = stable.get("incarnation", 0) + 1
         self.log: list[tuple[Any, ...]] = []
+        self.wants_the_token = False
 
     def token_first(self, network: int = 0) -> bool:
-        return False
+        return self.wants_the_token
 
     def feed(self, now_us: int, given: Input) -> list[Effect]:
         match given:

@@ -115,7 +115,7 @@ def test_a_recorded_join_leads_to_a_wrong_address() -> None:
 def test_a_hint_is_no_address() -> None:
     world = settled_world(2)
     host: Host = world.hosts[1]
-    host._apply_rarer(Reachable(9, just_now=False))
+    host._apply_rarer(Reachable(9, 0, 9, just_now=False))
     assert 9 not in host.addresses.known
     assert 9 in host.addresses.hints
 

@@ -47,7 +47,7 @@ def test_nobody_needs_to_notice_what_nobody_remembers() -> None:
 
 def test_a_protocol_that_lets_former_lives_in_is_found_out() -> None:
     silent = Mutant(
-        "former lives", "Endpoint._is_of_a_former_life", "if join.incarnation >= latest:", "if True:"
+        "former lives", "SingleRing._is_of_a_former_life", "if join.incarnation >= latest:", "if True:"
     )
     scenario = parse("\n".join([HEAD, TWO_LIVES, BACK, f"end 6s\n{NOTICED}"]))
     verdict, _ = try_scenario(scenario, mutated_stack(silent))

@@ -19,7 +19,7 @@ SLOW_READER = Costs(event_ns=100_000, datagram_ns=0, received_byte_ns=0, token_n
 
 def world_of_puppets(count: int = 2, **settings: object) -> World:
     defaults = {
-        "endpoint": Puppet,
+        "stack": Puppet,
         "costs": FREE,
         "condition": Condition(delay_us=(100, 100)),
         "disk": DiskSpeed(latency_us=(50, 50)),
@@ -32,9 +32,9 @@ def world_of_puppets(count: int = 2, **settings: object) -> World:
 
 
 def puppet(world: World, me: int) -> Puppet:
-    endpoint = world.hosts[me].stack
-    assert isinstance(endpoint, Puppet)
-    return endpoint
+    stack = world.hosts[me].stack
+    assert isinstance(stack, Puppet)
+    return stack
 
 
 def kinds(world: World, node: int) -> list[str]:
@@ -124,7 +124,7 @@ def test_data_is_drained_before_the_token() -> None:
 def test_the_token_goes_first_when_the_protocol_says_so() -> None:
     world = world_of_puppets(costs=SLOW_READER)
     host = world.hosts[1]
-    puppet(world, 1).token_first = True
+    puppet(world, 1).wants_the_token = True
     feed(host, "busy", "a", "b")
     feed(host, "token", channel=Channel.TOKEN)
     world.run_for(1_000)
@@ -242,7 +242,7 @@ def test_push_back_refuses() -> None:
 
 def test_an_exception_names_seed_processor_time_and_input() -> None:
     world = world_of_puppets()
-    with pytest.raises(SimulationError, match=r"seed 1: processor 2 at 10000 us .*receive.*aru went back"):
+    with pytest.raises(SimulationError, match=r"seed 1: processor 2 at 10000 us .*Arrived.*aru went back"):
         feed(world.hosts[2], "explode")
 
 

@@ -72,8 +72,7 @@ def test_replaying_the_inputs_gives_the_same_effects() -> None:
     for host in world.hosts.values():
         assert len(host.recordings) == (2 if host.me == 3 else 1)
         for life in host.recordings:
-            again = replay(life.inputs, life.me, life.config, life.stable, life.trace_kinds)
-            assert again == life.effects
+            assert replay(life) == life.effects
 
 
 def test_faults_are_rows_and_are_counted() -> None:

@@ -13,13 +13,13 @@ GROUP_MUTANTS: tuple[Mutant, ...] = (
     # Epochs: what is sent in one configuration counts in no other
     _mutant(
         "packets of a stale epoch taken",
-        "GroupLayer._delivered",
+        "GroupLayer.deliver",
         "if epoch == self._membership.epoch:",
         "if epoch != self._membership.exchanging:",
     ),
     _mutant(
         "what came back is not sent again",
-        "GroupLayer._delivered",
+        "GroupLayer.deliver",
         "self._came_back += [unit for unit in units if unit.kind is not RunKind.TABLE]",
         "pass",
     ),
@@ -36,12 +36,10 @@ GROUP_MUTANTS: tuple[Mutant, ...] = (
         "pass",
         2,
     ),
-    _mutant(
-        "pieces kept across a configuration", "GroupLayer._installed", "self._partials.clear()", "pass", 18
-    ),
+    _mutant("pieces kept across a configuration", "GroupLayer.install", "self._partials.clear()", "pass", 18),
     _mutant(
         "what came back of outsiders is not sent again",
-        "GroupLayer._delivered",
+        "GroupLayer.deliver",
         "self._came_back += [unit for unit in units if unit.kind is not RunKind.TABLE]",
         "mine = self._processes\n"
         "            self._came_back += [unit for unit in units if unit.kind is not RunKind.TABLE and "
@@ -128,7 +126,7 @@ GROUP_MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "a part of a stale exchange counts",
-        "GroupLayer._delivered",
+        "GroupLayer.deliver",
         "epoch == self._membership.exchanging",
         "self._membership.exchanging is not None and (epoch == self._membership.exchanging or not own)",
         26,
@@ -142,7 +140,7 @@ GROUP_MUTANTS: tuple[Mutant, ...] = (
     # Joining, leaving, delivering
     _mutant(
         "joins take effect before their place",
-        "GroupLayer.join",
+        "GroupLayer._join",
         "local.groups.add(group)",
         "local.groups.add(group)\n"
         "    from totempole.groups.body import Entry\n"
@@ -177,7 +175,7 @@ GROUP_MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "a disconnect overtakes messages",
-        "GroupLayer.disconnect",
+        "GroupLayer._disconnect",
         "self._lanes.add(Unit(RunKind.DISCONNECT, (process, False), count=len(local.groups)))",
         "self._lanes.add(Unit(RunKind.DISCONNECT, (process, True), count=len(local.groups)))",
         7,
@@ -200,7 +198,9 @@ GROUP_MUTANTS: tuple[Mutant, ...] = (
         "self.leave(places, process, group, 'disconnect')",
         "self.leave(places, process, group)",
     ),
-    _mutant("a disconnect lost", "GroupLayer.disconnect", "if local.has_joined:", "if not local.has_joined:"),
+    _mutant(
+        "a disconnect lost", "GroupLayer._disconnect", "if local.has_joined:", "if not local.has_joined:"
+    ),
     _mutant(
         "a disconnect leaves one group",
         "Membership.disconnect",
@@ -211,7 +211,7 @@ GROUP_MUTANTS: tuple[Mutant, ...] = (
     _mutant("two views at one place", "Places.next", "self._next += 1", "pass"),
     _mutant(
         "numbers of messages given twice",
-        "GroupLayer.multicast",
+        "GroupLayer._multicast",
         "local.number_next += count",
         "local.number_next += 1",
     ),
@@ -272,21 +272,21 @@ GROUP_MUTANTS: tuple[Mutant, ...] = (
     _mutant("notices before safe", "GroupLayer._take_messages", "if self._is_safe(place):", "if place:"),
     _mutant(
         "notices on any news",
-        "GroupLayer._became_safe",
-        "while notices and notices[0][0] == effect.ring_id and (notices[0][1] <= effect.seq):",
+        "GroupLayer.safe",
+        "while notices and notices[0][0] <= up_to.key:",
         "while notices:",
     ),
     _mutant(
         "notices lost with the configuration",
         "GroupLayer._tell_all_safe",
-        "while self._notices:\n        self._tell_safe(*self._notices.popleft()[2:])",
+        "while self._notices:\n        self._tell_safe(*self._notices.popleft()[1:])",
         "self._notices.clear()",
     ),
     _mutant(
         "safe as far as on another ring",
         "GroupLayer._is_safe",
-        "(place.key.ring_id == ring_id and place.key.seq <= seq)",
-        "place.key.seq <= seq",
+        "place.key <= self._safe_key",
+        "place.key.seq <= self._safe_key.seq",
         4,
     ),
     _mutant(

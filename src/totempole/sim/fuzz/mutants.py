@@ -102,7 +102,7 @@ MUTANTS: tuple[Mutant, ...] = (
     # 000 §4.2, membership
     Mutant(
         "ring number not persisted",
-        "Endpoint.__init__",
+        "SingleRing.__init__",
         "ring_seq = max(stable.get('ring_seq', 0), stable.get('future_ring_seq', 0))",
         "ring_seq = 0",
     ),
@@ -147,9 +147,9 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "incarnation kept",
-        "Endpoint.__init__",
-        "self.incarnation = stable.get('incarnation', 0) + 1",
-        "self.incarnation = max(1, stable.get('incarnation', 0))",
+        "SingleRing.__init__",
+        "self.incarnation = incarnation",
+        "self.incarnation = incarnation = max(1, stable.get('incarnation', 0))",
     ),
     Mutant(
         "what was delivered not told",
@@ -187,8 +187,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "no transitional configuration",
         "Output.install",
-        "self._effects.append(InstallConfiguration(configuration, key))",
-        "self._effects += [InstallConfiguration(configuration, key)] if regular else []",
+        "self._install(InstallConfiguration(configuration, key))",
+        "if regular:\n        self._install(InstallConfiguration(configuration, key))",
     ),
     Mutant(
         "everyone of the new ring in the transitional configuration",
