@@ -182,7 +182,7 @@ KINDS = pytest.mark.parametrize("kind", RingKind, ids=lambda kind: kind.name.low
 def carried(flow: FlowControl, bytes_per_us: float, rotations: int) -> int:
     """A saturated ring on a link of this speed: the bytes of its last rotation. If it is accelerated, the
     token follows what was sent in the rotation before."""
-    now_us, sent, before = 1_000, 0, 0
+    now_us, sent, before = flow._visited_us + 1_000, 0, 0
     for _ in range(rotations):
         flow.note_visit(now_us, sent)
         sent, before = flow.window_bytes, sent

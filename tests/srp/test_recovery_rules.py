@@ -44,7 +44,7 @@ def test_the_transitional_membership_is_those_who_come_from_my_old_ring() -> Non
 
 def test_marks_are_taken_from_companions_only() -> None:
     entries = (entry(1, aru=5, high=3), entry(2, aru=4, high=4), entry(3, aru=0, high=99, old=OTHER_RING))
-    recovery = Recovery(entries, old_ring("5a1 6a1"))
+    recovery = Recovery(entries, old_ring("1a1 2a1 3a1 4a1 5a1 6a1"))
     assert (recovery.low_ring_aru, recovery.high_ring_delivered) == (4, 4)
 
 
@@ -199,9 +199,8 @@ def test_the_promise_is_given_on_the_second_quiet_visit() -> None:
 
 def test_no_promise_is_given_while_something_is_missing() -> None:
     recovery = idle_recovery()
-    quiet(recovery, my_aru=4)
-    quiet(recovery, my_aru=4)
-    quiet(recovery, my_aru=4)
+    for _ in range(3):
+        quiet(recovery, aru=4, my_aru=4)
     assert not recovery.received
     quiet(recovery, my_aru=5)
     assert recovery.received

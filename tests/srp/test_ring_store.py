@@ -140,7 +140,7 @@ def test_what_recovery_rebroadcast_is_passed_over_in_silence() -> None:
 
 
 def test_safe_is_what_the_last_two_forwarded_tokens_agree_on() -> None:
-    ring = ring_of()
+    ring = filled(*range(1, 10))
     assert not ring.forwarded(seq=5, aru=5)
     assert ring.safe_up_to == 0
     assert ring.forwarded(seq=8, aru=3)
@@ -152,7 +152,7 @@ def test_safe_is_what_the_last_two_forwarded_tokens_agree_on() -> None:
 
 
 def test_a_lower_aru_never_makes_a_safe_message_unsafe() -> None:
-    ring = ring_of()
+    ring = filled(*range(1, 10))
     for aru in (6, 6, 2, 2):
         ring.forwarded(seq=9, aru=aru)
     assert ring.safe_up_to == 6
@@ -197,7 +197,7 @@ def test_the_token_s_aru_follows_figure_4_1(
 
 def test_visits_with_an_unchanged_aru_below_seq_are_counted() -> None:
     """Figure 4.4: my_aru_count."""
-    ring = ring_of()
+    ring = filled(*range(1, 6))
     ring.forwarded(seq=9, aru=4)
     assert [ring.note_failure_to_receive(4, 2, now_us) for now_us in (50, 60, 80)] == [
         (1, 0),

@@ -38,6 +38,8 @@ class Commit(Phase):
     def begin(self, token: CommitToken) -> None:
         """The Commit token's first visit: say what this processor has of its old ring."""
         processor, forming = self.processor, self.forming
+        assert token.ring_id == forming.ring.ring_id, f"a Commit token of {token.ring_id}"
+        assert not self._ticket, "the Commit token's first visit comes twice"
         processor.ring_id = token.ring_id
         processor.future_ring_seq = max(processor.future_ring_seq, token.ring_id.seq)
         processor.rotation_count = 1
@@ -77,6 +79,8 @@ class Commit(Phase):
 
     def _recover(self, token: CommitToken) -> None:
         """The Commit token's second visit, with everyone's word in it."""
+        assert not self._ticket, "the ring's number is not on stable storage"
+        assert token.ring_id == self.processor.ring_id, "recovery on another ring than the latest agreed on"
         recovery = Recovery(token.memb_list, self.processor.installed)
         promise = self.processor.promise
         if promise and not promise <= set(recovery.trans_memb):
@@ -89,6 +93,7 @@ class Commit(Phase):
 
     def on_token_loss(self) -> None:
         """Gather."""
+        assert self.processor.rotation_count == 1, "in Commit with another count than the first visit's"
         if self._held is not None:
             # Not lost: it waits here for our own disk. The others may lose patience, and will say so.
             self.processor.reset_token_loss()

@@ -93,6 +93,7 @@ class FlowControl:
     def note_visit(self, now_us: int, bytes_round: int) -> None:
         """The token is here; all have sent so many bytes since it last was."""
         rotation_us = now_us - self._visited_us if self._visited_us else 0
+        assert rotation_us >= 0, "the clock ran backwards"
         self._visited_us = now_us
         carried = self._sent if self._accelerated else bytes_round
         self._sent = bytes_round
@@ -101,6 +102,7 @@ class FlowControl:
             self._us = self._us // 2 + rotation_us
             fits = max(WINDOW_BYTES_LEAST, self._bytes * self._target_us // self._us)
             self.window_bytes = min(fits, 2 * self.window_bytes, self._config.window_bytes)
+            assert self.window_bytes > 0, "a window that nothing fits in"
 
     def _size_packets(self, others_wait: bool, lossy: bool) -> None:
         """How large packets should be at present, and how many of them one visit of the token can take: it is
@@ -111,10 +113,12 @@ class FlowControl:
         self.packet_bytes = min(fits, most)
         by_bytes = config.each_time_bytes // self.packet_bytes
         self.packets_ahead = min(config.each_time_packets, by_bytes, config.send_queue_max)
+        assert self.packets_ahead > 0, "a full packet could never be sent"
 
     def allowance(self, token: RegularToken, waiting: int) -> Allowance:
         """For a processor with so many packets waiting."""
         config, last = self._config, self._last
+        assert self._window >= self._members, "a window without a packet for each member"
         sent = (token.seq - self._last_seq) + (token.retrans_round - last.retrans)
         room = min(self._window - sent, config.each_time_packets)
         room_bytes = min(self.window_bytes - (token.bytes_round - last.bytes), config.each_time_bytes)
@@ -132,6 +136,7 @@ class FlowControl:
     ) -> Rounds:
         """Remembers this visit; gives the sums that go into the token."""
         last = self._last
+        assert seq >= token.seq, f"seq falls from {token.seq} to {seq}"
         self._last_seq = seq
         self._last = Rounds(retransmitted, sent_bytes, waiting)
         self._size_packets(token.backlog > last.backlog, token.retrans_round > 0 or retransmitted > 0)

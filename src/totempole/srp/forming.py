@@ -25,6 +25,8 @@ class Forming:
     def __init__(self, processor: Processor, token: CommitToken, consensus: Consensus) -> None:
         self._processor = processor
         members = tuple(entry.processor for entry in token.memb_list)
+        assert members == processor.peers.gathering.candidates, f"a ring of {members}, whom nobody proposed"
+        assert token.ring_id.seq > processor.ring_id.seq, f"ring {token.ring_id} after {processor.ring_id}"
         self.ring = Ring(token.ring_id, members, processor.me, processor.config)
         self.holder = TokenHolder(processor, self.ring)
         self.consensus = consensus
@@ -34,13 +36,15 @@ class Forming:
 
     def _new_entry(self) -> CommitEntry:
         """What this processor has of its old ring."""
-        old = self._processor.installed
+        old, promise = self._processor.installed, self._processor.promise
+        assert old.delivered <= old.my_aru, "delivered past a gap on the old ring"
+        assert not promise or self._processor.me in promise, "a promise without oneself"
         return CommitEntry(
             processor=self._processor.me,
             old_ring_id=old.ring_id,
             old_ring_aru=old.my_aru,
             high_delivered=old.delivered,
-            deliver_memb=tuple(sorted(self._processor.promise)),
+            deliver_memb=tuple(sorted(promise)),
             filled=True,
         )
 
@@ -63,6 +67,9 @@ class Forming:
     def pass_commit_token(self, token: CommitToken) -> None:
         processor, ring = self._processor, self.ring
         index = ring.members.index(processor.me)
+        assert token.ring_id == ring.ring_id, f"a Commit token of {token.ring_id} passed on {ring.ring_id}"
+        assert token.memb_list[index] == self.my_entry, "the Commit token lacks one's own entry"
+        assert token.token_seq + 1 >= ring.my_token_seq, "token_seq falls"
         ring.my_token_seq = token.token_seq + 1
         self.holder.passed = processor.output.pass_token(
             ring.successor,
@@ -93,4 +100,6 @@ class Forming:
         What the failed recovery brought of the old ring stays (its aru may have increased), and so does the
         promise; what was received on the new ring goes.
         """
+        proc_set, fail_set = self.consensus
+        assert self._processor.me in proc_set - fail_set, "a consensus without this processor"
         self._processor.peers.gathering.note_fruitless(self.consensus)

@@ -51,6 +51,7 @@ class Gather(Phase):
 
     def begin(self) -> None:
         """On entering Gather, and whenever it begins anew."""
+        assert self.processor.me in self.processor.peers.gathering.candidates, "gathers without itself"
         self._consensus = None
         self.processor.token_loss.cancel()
         self.processor.token_retransmission.cancel()
@@ -61,6 +62,7 @@ class Gather(Phase):
 
     def _consensus_us(self) -> int:
         percent = 100 + int(CONSENSUS_SPREAD_PERCENT * self.processor.draw())
+        assert 100 <= percent <= 100 + CONSENSUS_SPREAD_PERCENT, f"a timeout of {percent} %"
         return self.processor.timeouts.consensus_us * percent // 100
 
     # Joins
@@ -68,6 +70,8 @@ class Gather(Phase):
     def _broadcast_join_when_due(self) -> None:
         """At once, or when the last one is old enough: by then there may be more to say."""
         processor = self.processor
+        assert 0 <= self._join_gap_us <= processor.timeouts.join_us, f"a gap of {self._join_gap_us} us"
+        assert processor.joined_us <= self.output.now_us, "the clock ran backwards"
         wait_us = processor.joined_us + self._join_gap_us - self.output.now_us
         if wait_us <= 0:
             self.broadcast_join()
@@ -113,6 +117,7 @@ class Gather(Phase):
 
     def on_consensus_timeout(self) -> None:
         """Regard the silent as failed, gather anew."""
+        assert self._consensus is None, "a consensus timeout after the consensus"
         self.output.branch("consensus timeout")
         self.processor.peers.gathering.fail_the_silent()
         self.processor.peers.gathering.forget_joins()
@@ -142,6 +147,7 @@ class Gather(Phase):
 
     def _new_commit_token(self) -> CommitToken:
         processor, gathering = self.processor, self.processor.peers.gathering
+        assert gathering.candidates[0] == processor.me, "a Commit token of another than the representative"
         highest = max(processor.ring_id.seq, processor.future_ring_seq, gathering.highest_ring_seq())
         return CommitToken(
             sender=processor.me,
@@ -172,12 +178,14 @@ class Gather(Phase):
             self.output.drop("commit token that does not concern us")
 
     def _commit(self, token: CommitToken, consensus: Consensus) -> None:
+        assert consensus == self.processor.peers.gathering.sets, "a consensus about other sets than proposed"
         self.output.cancel_timer(Timer.JOIN)
         self.output.cancel_timer(Timer.CONSENSUS)
         self.shift.to_commit(token, consensus)
 
     def on_token_loss(self) -> None:
         """Gather anew: the Commit token did not come."""
+        assert self._consensus is not None, "waited for a Commit token without a consensus"
         self.output.branch("commit token lost before it came")
         self._begin_anew("token loss")
 

@@ -40,6 +40,8 @@ class Gathering:
     def __init__(self, me: ProcessorId, memb: Iterable[ProcessorId], members_max: int) -> None:
         self._me = me
         self._memb = frozenset(memb)
+        assert me in self._memb, f"{me} is not on the ring of {sorted(self._memb)}"
+        assert len(self._memb) <= members_max, f"{len(self._memb)} members, at most {members_max}"
         self._members_max = members_max
         self.proc_set = set(self._memb)
         self.fail_set: set[ProcessorId] = set()
@@ -83,6 +85,7 @@ class Gathering:
         return True
 
     def absorb(self, join: Join) -> Absorbed:
+        assert join.sender != self._me, "a processor hears its own Join"
         if join.sender in self.fail_set:
             return Absorbed.IGNORED
         before = self.sets
@@ -96,6 +99,9 @@ class Gathering:
                 return Absorbed.AGREES
             self.proc_set |= join.proc_set
             self.fail_set |= self._believable_failures(join)
+        assert self._me not in self.fail_set, "a processor regards itself as failed"
+        assert self.fail_set <= self.proc_set, "failed, and not considered"
+        assert len(self.proc_set) <= self._members_max, f"{len(self.proc_set)} considered"
         return Absorbed.IGNORED if self.sets == before else Absorbed.CHANGED
 
     def _believable_failures(self, join: Join) -> frozenset[ProcessorId]:
@@ -120,6 +126,7 @@ class Gathering:
 
     @property
     def consensus(self) -> bool:
+        assert self._me in self.proc_set, "a consensus without oneself"
         return all(self._agrees(processor) for processor in self.candidates)
 
     def fail_the_silent(self) -> None:

@@ -145,6 +145,16 @@ EVENT_OF_PACKET: dict[type, Event] = {
 
 NOTICES = (NullMessage, Leave, Wake)
 
+TRANSITIONS = {
+    State.STARTING: (State.GATHER, State.LEFT),
+    State.OPERATIONAL: (State.GATHER, State.LEFT),
+    State.GATHER: (State.GATHER, State.COMMIT, State.LEFT),
+    State.COMMIT: (State.GATHER, State.RECOVER, State.LEFT),
+    State.RECOVER: (State.GATHER, State.OPERATIONAL, State.LEFT),
+    State.LEFT: (),
+}
+"""Figure 4.3, and the two states outside it."""
+
 
 class Machine:
     """Inputs come from `endpoint`, effects go to `output`."""
@@ -254,6 +264,8 @@ class Machine:
         self._output.stopped()
 
     def _enter(self, phase: Phase, reason: str, failed: Iterable[ProcessorId] = ()) -> None:
+        assert phase.state in TRANSITIONS[self.state], f"{self.state.name} to {phase.state.name} ({reason})"
+        assert phase.processor is self.processor, "the state of another processor"
         if self._output.traces("state"):
             ring = phase.ring
             self._output.trace(

@@ -26,6 +26,8 @@ class Operational(Phase):
     state = State.OPERATIONAL
 
     def __init__(self, processor: Processor, shift: Shifts, holder: TokenHolder) -> None:
+        assert holder.ring is processor.installed, "operational on a ring that is not installed"
+        assert holder.held is None, "a token held from before the ring was installed"
         super().__init__(processor, shift, holder.ring)
         self._config = processor.config
         self._ordering = processor.ordering
@@ -184,6 +186,7 @@ class Operational(Phase):
         ring, ordering = self.ring, self._ordering
         if self.processor.takes_more or ordering.queue or ring.my_aru < ordering.last_originated:
             return
+        assert ordering.last_originated <= ring.last_sent_seq, "originated what no token has counted"
         ring.acknowledges_to = min(ring.acknowledges_to, ring.my_aru)
         if ring.safe_up_to >= ring.acknowledges_to:
             self.shift.to_left("left")

@@ -130,6 +130,7 @@ class Ordering:
         """Retransmits, broadcasts, updates the token and passes it on. In Recover, `recovery` sends."""
         output = self._output
         sent = NOTHING
+        assert token.ring_id == ring.ring_id, f"a token of {token.ring_id} visits {ring.ring_id}"
         ring.flow.note_visit(output.now_us, token.bytes_round)
         if token.rtr or self.queue or recovery is not None:
             sent = self._send_before_token(ring, token, recovery)
@@ -197,6 +198,7 @@ class Ordering:
             new = self._rebroadcast(ring, token.seq, room, allowance.bytes - sent_bytes, recovery)
             late = 0
         self._broadcast(ring, new[: len(new) - late])
+        assert not new or len(answers) + len(new) <= allowance.new_packets, "more sent than the window allows"
         sent_bytes += sum(len(held.data) for held in new)
         return Sent(new, new[len(new) - late :], passed_on, len(answers), sent_bytes)
 
@@ -226,6 +228,8 @@ class Ordering:
 
     def _originate(self, ring: Ring, seq: int, packets: int, bytes_left: int) -> list[Held]:
         """Takes submissions off the queue and gives them their places on the ring."""
+        assert len(self.queue) <= self._config.send_queue_max, f"{len(self.queue)} submissions queued"
+        assert seq >= ring.last_sent_seq, f"the places after {seq} have been given away before"
         chosen: list[Submission] = []
         while self.queue and len(chosen) < packets and bytes_left > 0:
             submission = self.queue.popleft()
@@ -309,6 +313,7 @@ class Ordering:
         """The same without a limit to how far ahead it is, for messages that were rebroadcast in recovery.
         Those count as received on the new ring, so every member must hold them."""
         message = held.message
+        assert message.ring_id == ring.ring_id, f"a message of {message.ring_id} taken for {ring.ring_id}"
         self.clock.witness(message.timestamp)
         if not ring.insert(held):
             return False
@@ -329,6 +334,7 @@ class Ordering:
         """Delivers what meets its criteria, and frees what no one will ask for again."""
         for message in ring.take_deliverable():
             self._output.deliver(message)
+        assert ring.released <= ring.delivered <= ring.my_aru, "delivered past a gap, or freed too early"
         if ring.released < ring.safe_up_to:
             ring.release()
 

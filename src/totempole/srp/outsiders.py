@@ -61,6 +61,7 @@ def remember(memory: dict[ProcessorId, Any], processor: ProcessorId, value: Any)
     memory[processor] = value
     if len(memory) > REMEMBERED_MAX:
         del memory[next(iter(memory))]
+    assert len(memory) <= REMEMBERED_MAX, f"{len(memory)} remembered"
 
 
 class Outsiders:
@@ -158,6 +159,7 @@ class Outsiders:
         wait_us = 0
         if count > 1:
             wait_us = self._config.consensus_us * FIRST_WAIT * PATIENCE_FACTOR ** (min(count, TIMES_MAX) - 2)
+        assert 0 <= spread <= 1, f"a spread of {spread}"
         until_us = now_us + int(min(wait_us, self._config.readmission_us) * (1 + spread / 4))
         remember(self._failures, processor, Failures(count, incarnation, now_us, until_us))
 

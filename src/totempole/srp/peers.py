@@ -137,6 +137,7 @@ class Peers:
 
     def has_left(self, leave: Leave, installed: Ring) -> bool:
         """Whether the sender was proposed for the next ring, and is not any more."""
+        assert leave.sender != self._me, "a processor hears its own Leave"
         stale = leave.ring_id.seq < installed.ring_id.seq
         if stale or leave.sender not in self.gathering.proc_set:
             self._output.drop("leave that does not concern us")
@@ -148,6 +149,7 @@ class Peers:
 
     def expel(self, blame: Blame, ring: Ring) -> None:
         """The others cannot wait for this processor any longer."""
+        assert blame.processor != self._me, "a processor expels itself"
         self._output.branch(blame.reason)
         self.gathering.fail(blame.processor)
         if blame.reason == LAGGARD:
@@ -175,11 +177,13 @@ class Peers:
 
     def note_installed(self, old: Ring, new: Ring, spread: float) -> None:
         """The sets begin again with the new ring's members; who did not get on it is remembered."""
+        failed = self.gathering.fail_set
+        assert failed.isdisjoint(new.members), f"{sorted(failed)} failed, and {new.members} on the ring"
         self.outsiders.note_ring(
             old.ring_id,
             set(old.members) - set(new.members),
             new.members,
-            self.gathering.fail_set,
+            failed,
             self._output.now_us,
             spread,
         )

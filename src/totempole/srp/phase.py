@@ -83,12 +83,14 @@ class Starting(Phase):
 
     def on_written(self, ticket: int) -> None:
         """Install the ring of oneself alone, then gather."""
+        assert self.ticket, "something was written before the first ring number"
         if ticket == self.ticket:
             self.install_alone()
 
     def install_alone(self) -> None:
         """Looks for others from there."""
         me, ring_id = self.processor.me, self.processor.ring_id
+        assert self.ring.ring_id == ring_id, "a ring was agreed on before the start"
         self.output.install(ConfigurationKind.REGULAR, ring_id, (me,), ring_id, 0)
         self.output.set_timer(Timer.NULL, self.processor.config.null_us)
         self.shift.to_gather("start")

@@ -69,6 +69,7 @@ class Processor:
     ) -> None:
         """`ring_seq` is the highest ring number that stable storage knows of. `draw` gives random numbers
         from 0 to 1."""
+        assert incarnation >= 1, f"life {incarnation}"
         self.me = me
         self.incarnation = incarnation
         self.config = config
@@ -114,6 +115,7 @@ class Processor:
 
     def new_join(self) -> Join:
         proc_set, fail_set = self.peers.gathering.sets
+        assert self.me in proc_set - fail_set, "a Join that does not propose its sender"
         if self.output.traces("join"):
             self.output.trace("join", members=tuple(sorted(proc_set)), failed=tuple(sorted(fail_set)))
         return Join(
@@ -133,6 +135,7 @@ class Processor:
 
     def persist(self) -> int:
         """Writes all numbers; gives the ticket of the write."""
+        assert self.future_ring_seq >= self.ring_id.seq, "the ring's number is above those heard of"
         ticket = self.output.persist(
             {
                 "incarnation": self.incarnation,
@@ -157,6 +160,7 @@ class Processor:
             self.persist_with_clock()
 
     def note_written(self, ticket: int) -> None:
+        assert ticket > 0, f"write {ticket}: they are counted from 1"
         if ticket == self.clock_ticket:
             self.ordering.clock.written()
 

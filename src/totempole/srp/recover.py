@@ -26,6 +26,8 @@ class Recover(Phase):
     state = State.RECOVER
 
     def __init__(self, processor: Processor, shift: Shifts, forming: Forming, recovery: Recovery) -> None:
+        assert forming.ring.ring_id == processor.ring_id, "recovery on another ring than the latest agreed on"
+        assert processor.me in recovery.trans_memb, "a processor does not come along with itself"
         super().__init__(processor, shift, forming.ring)
         self.forming = forming
         self.recovery = recovery
@@ -80,6 +82,7 @@ class Recover(Phase):
 
     def on_token_loss(self) -> None:
         """Gather."""
+        assert self.processor.rotation_count >= 2, "in Recover before the Commit token's second visit"
         self.output.branch("recovery failed")
         if self.processor.rotation_count == 2:
             self.output.branch("commit token lost on its second rotation")
@@ -114,6 +117,7 @@ class Recover(Phase):
     def _go_on(self) -> None:
         """After each visit: promise, install, or wait for the next one."""
         processor, recovery = self.processor, self.recovery
+        assert recovery.deliver_memb.issuperset(recovery.trans_memb), "companions left out of the promise"
         if recovery.received and processor.promise != recovery.deliver_memb:
             # 000 "Failure of Recovery": the promise outlives a recovery that fails.
             processor.promise = recovery.deliver_memb
@@ -133,6 +137,10 @@ class Recover(Phase):
         """Steps 2 to 6, one atomic action: the old ring's messages, then the new ring."""
         processor, output, recovery = self.processor, self.output, self.recovery
         old, new = processor.installed, self.ring
+        assert recovery.complete, "installed before everyone has everything"
+        assert processor.promise == recovery.deliver_memb, "installed without the promise to deliver"
+        assert new.ring_id.seq > old.ring_id.seq, f"ring {new.ring_id} follows {old.ring_id}"
+        assert not new.delivered, "messages of the new ring delivered before it was installed"
         deliveries = recovery.deliveries(old)
         for message in deliveries.regular:
             output.deliver(message)

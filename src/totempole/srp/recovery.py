@@ -34,12 +34,14 @@ class Recovery:
 
     def __init__(self, entries: tuple[CommitEntry, ...], old: Ring) -> None:
         companions = [entry for entry in entries if entry.old_ring_id == old.ring_id]
+        assert companions, f"nobody says anything about the old ring {old.ring_id}"
         self.trans_memb: tuple[ProcessorId, ...] = tuple(sorted(entry.processor for entry in companions))
         self.deliver_memb: frozenset[ProcessorId] = frozenset(self.trans_memb).union(
             *(entry.deliver_memb for entry in companions)
         )
         self.low_ring_aru = min(entry.old_ring_aru for entry in companions)
         self.high_ring_delivered = max(entry.high_delivered for entry in companions)
+        assert self.low_ring_aru <= old.my_aru, "this processor's own word about the old ring is not counted"
         self.queue: dict[int, Held] = {
             seq: old.messages[seq] for seq in sorted(old.messages) if seq > self.low_ring_aru
         }
@@ -64,6 +66,9 @@ class Recovery:
 
     def note_visit(self, retrans_flg: bool, seq: int, aru: int, my_aru: int) -> None:
         """Figure 4.12: what the token says as it leaves."""
+        assert aru <= seq, f"aru {aru} above seq {seq}"
+        assert aru <= my_aru, f"the token leaves with aru {aru}, and only {my_aru} received here"
+        assert retrans_flg or not self.queue, "the exchange called over with messages left to rebroadcast"
         self._quiet_rounds = 0 if retrans_flg else self._quiet_rounds + 1
         if self._quiet_rounds == 2:
             self.install_seq = seq
@@ -72,6 +77,7 @@ class Recovery:
             return
         self.received = self.received or my_aru >= self.install_seq
         self._covered_rounds = self._covered_rounds + 1 if aru >= self.install_seq else 0
+        assert self._covered_rounds < self._quiet_rounds, "more rounds with everything than quiet ones"
 
     @property
     def complete(self) -> bool:
@@ -82,6 +88,7 @@ class Recovery:
         """Splits the old ring's undelivered messages between its last two configurations."""
         regular = list(self._deliverable_on_old_ring(old))
         transitional = list(self._deliverable_in_transition(old))
+        assert old.delivered <= old.my_aru, "delivered past a gap on the old ring"
         return OldRingDeliveries(regular, transitional)
 
     def _deliverable_on_old_ring(self, old: Ring) -> Iterator[RegularMessage]:

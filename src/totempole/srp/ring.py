@@ -7,6 +7,7 @@ the application, and the one being formed. They never share a buffer, so recover
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
 from totempole.srp.config import RingConfig
@@ -74,6 +75,8 @@ class Ring:
         self, ring_id: RingId, members: tuple[ProcessorId, ...], me: ProcessorId, config: RingConfig
     ) -> None:
         """`members` in the order in which the token travels, the representative first."""
+        assert me in members, f"{me} is not on its own ring {members}"
+        assert all(low < high for low, high in pairwise(members)), f"members {members} out of order"
         place = members.index(me)
         self.ring_id = ring_id
         self.members = members
@@ -137,6 +140,7 @@ class Ring:
         """Agreed messages in order without a gap, safe ones once they are safe. Each is given out once."""
         while (held := self.messages.get(self.delivered + 1)) is not None:
             message = held.message
+            assert message.seq == self.delivered + 1, f"message {message.seq} kept at {self.delivered + 1}"
             if message.service is Service.SAFE and message.seq > self.safe_up_to:
                 return
             self.delivered = message.seq
@@ -151,6 +155,7 @@ class Ring:
         if mine < aru or aru_id in (me, NO_PROCESSOR):
             aru = min(mine, seq)  # a forged message can have a place that no token gave
             aru_id = NO_PROCESSOR if aru == seq else me
+        assert aru <= seq, f"aru {aru} above seq {seq}"
         return aru, aru_id
 
     def note_failure_to_receive(self, aru: int, aru_id: ProcessorId, now_us: int) -> tuple[int, int]:
@@ -161,6 +166,7 @@ class Ring:
         if self.aru_count == 0:
             self.aru_since_us = now_us
         self.aru_count += 1
+        assert self.aru_since_us <= now_us, "the clock ran backwards"
         return self.aru_count, now_us - self.aru_since_us
 
     def note_lag(self, laggard: ProcessorId, now_us: int, limit_us: int) -> int:
@@ -174,10 +180,12 @@ class Ring:
         else:
             # By luck, perhaps.
             self.kept_up += 1
+            assert self.kept_up < KEPT_UP_VISITS, "a laggard that kept up still counts as one"
             return 0
         if laggard == NO_PROCESSOR:
             return 0
         lag_us = now_us - self.lagging_since_us
+        assert lag_us >= 0, "the clock ran backwards"
         if NOTORIOUS_PARTS * lag_us >= limit_us:
             self.notorious = laggard
         return lag_us
@@ -197,6 +205,7 @@ class Ring:
 
         Safe is what two successive rotations agree on: the lesser of the last two arus that were sent.
         """
+        assert aru <= self.my_aru, f"the token leaves with aru {aru}, and only {self.my_aru} received here"
         safe = min(aru, self.last_aru_seen)
         self.last_aru_seen = aru
         self.previous_sent_seq = self.last_sent_seq
@@ -212,6 +221,8 @@ class Ring:
         for seq in range(self.released + 1, stop + 1):
             del self.messages[seq]
         self.released = max(self.released, stop)
+        assert self.released <= self.safe_up_to, "a message was freed that somebody may ask for"
+        assert self.released <= self.delivered, "a message was freed before it was delivered"
         if self.answered:
             self.answered = {seq for seq in self.answered if seq > stop}
 
@@ -231,6 +242,7 @@ class Ring:
                 self.answered.discard(request.seq)
                 passed_on.append(request)
             elif held is not None and len(answers) < packets:
+                assert request.seq > self.released, f"message {request.seq} still here after its release"
                 answers.append((held, request.ranges))
                 self.answered.add(request.seq)
             elif request.seq > self.released:

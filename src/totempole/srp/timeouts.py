@@ -80,6 +80,7 @@ class Timeouts:
         if self._left_us == UNKNOWN:
             return
         slow_us = quick_us = now_us - self._left_us
+        assert slow_us >= 0, "the clock ran backwards"
         if self._may_rest:
             slow_us, quick_us = max(0, slow_us - self._config.idle_hold_us), NEVER
         self._left_us = UNKNOWN
@@ -119,6 +120,9 @@ class Timeouts:
         self.consensus_us = config.consensus_us * percent // 100
         retransmission_percent = self._stretch(RETRANSMISSION_MARGIN * quickest_us)
         self.token_retransmission_us = config.token_retransmission_us * retransmission_percent // 100
+        assert self.token_retransmission_us <= self.token_loss_us, "lost before it is passed again"
+        assert self.join_us <= self.consensus_us, "given up before a Join is repeated"
+        assert self.token_loss_us >= config.token_loss_us, "shorter than set"
 
     def _stretch(self, away_us: int) -> int:
         """In percent, such that a token that is away for so long is not lost."""
@@ -143,6 +147,7 @@ class LazyTimer:
         self.due_us = NEVER
 
     def set(self, after_us: int) -> None:
+        assert after_us > 0, f"a timer that runs out {after_us} us from now"
         self.due_us = due_us = self._output.now_us + after_us
         if due_us < self._armed_us:
             self._armed_us = due_us

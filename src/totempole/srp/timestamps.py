@@ -48,8 +48,10 @@ class TimestampClock:
         return self.now + steps >= self._stable + self._interval
 
     def begin_write(self) -> None:
+        assert self.now >= self.to_store, "the clock is below what was written before"
         self.to_store = self.now
 
     def written(self) -> None:
         """The latest write is done."""
+        assert self.to_store >= self._stable, "the bound of the timestamps falls"
         self._stable = self.to_store

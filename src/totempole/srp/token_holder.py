@@ -70,6 +70,7 @@ class TokenHolder:
         return True
 
     def hold(self, token: RegularToken) -> None:
+        assert token.ring_id == self.ring.ring_id, f"a token of {token.ring_id} held on {self.ring.ring_id}"
         self.held = token
         self._processor.token_retransmission.cancel()
         self._processor.reset_token_loss()
@@ -79,6 +80,7 @@ class TokenHolder:
         self._processor.write_clock_ahead()
         if self._clock.outruns_storage(self._each_time_packets):
             self.ticket = self._processor.clock_ticket
+            assert self.ticket, "the token waits for a write that nobody asked for"
             return True
         return False
 
@@ -95,6 +97,8 @@ class TokenHolder:
         """Sends what may be sent and passes the token on, unless somebody is to be expelled instead."""
         self.held = None
         ring = self.ring
+        assert token.token_seq + 1 == ring.my_token_seq, "another token than the latest that was taken"
+        assert not self.ticket, "a token is passed on that waits for a write"
         blame = self._ordering.blame(ring, token)
         if blame is not None:
             self._trace_blame(blame, token)
@@ -122,6 +126,7 @@ class TokenHolder:
             )
 
     def retransmit(self) -> None:
+        assert self.held is None, "a token is passed again that is here"
         if self.passed is not None:
             self._output.branch("token retransmitted")
             self._output.repeat_token(self.passed)

@@ -199,7 +199,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "the received promise forgotten",
         "Forming._new_entry",
-        "deliver_memb=tuple(sorted(self._processor.promise)),",
+        "deliver_memb=tuple(sorted(promise)),",
         "deliver_memb=(),",
         27,
     ),
