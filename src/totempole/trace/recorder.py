@@ -12,7 +12,7 @@ from typing import Any
 from zlib import crc32
 
 from totempole.effects import Deliver, Effect, InstallConfiguration, SafeUpTo, Trace
-from totempole.trace.schema import LEVELS, PROTOCOL_KINDS, Row, in_layers
+from totempole.trace.schema import LEVELS, OWN, PROTOCOL_KINDS, Row, in_layers
 from totempole.types import MessageId, RingId, Service
 
 _SERVICE_NAMES = {service: service.name.lower() for service in Service}
@@ -26,7 +26,8 @@ _PLAIN: dict[type, Callable[[Any], Any]] = {
 }
 
 
-_TYPED_COLUMNS = ("message", "service", "ring", "source_ring", "configuration", "previous")
+_OWN_NAMES = {layer: own._fields for layer, own in OWN.items()}
+_TYPED_COLUMNS = ("message", "service", "ring", "source_ring", "configuration")
 
 
 def _plain(layer: str, values: dict[str, Any]) -> dict[str, Any]:
@@ -36,7 +37,10 @@ def _plain(layer: str, values: dict[str, Any]) -> dict[str, Any]:
         value = values.get(name, "")
         if type(value) is not str:
             values[name] = _PLAIN[type(value)](value)
-    return in_layers(layer, values)
+    for name in _OWN_NAMES.get(layer, ()):
+        if name in values:
+            return in_layers(layer, values)
+    return values
 
 
 class Recorder:
@@ -131,7 +135,7 @@ class Recorder:
             members=tuple(installed.members),
             ring=installed.ring_id,
             seq=installed.seq,
-            previous=installed.previous,
+            previous=str(installed.previous),
         )
 
     def _safe(self, at_us: int, effect: SafeUpTo) -> None:
