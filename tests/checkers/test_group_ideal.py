@@ -14,7 +14,7 @@ from idealgroups import IdealGroups
 from tracebuilder import TraceBuilder, undecided, violated
 
 from totempole.checkers import Liveness, Report, check
-from totempole.checkers.properties import GROUP_PROPERTIES, NO_GROUPS
+from totempole.checkers.groups import GROUPS, NO_GROUPS
 from totempole.trace.schema import Row
 
 
@@ -148,7 +148,7 @@ def test_a_run_without_groups_has_nothing_to_judge() -> None:
     trace.form(1, 2)
     report = check(trace.rows, complete=True)
     assert {verdict.property for verdict in report.verdicts if verdict.note == NO_GROUPS} == {
-        item.name for item in GROUP_PROPERTIES
+        item.name for item in GROUPS.properties
     }
     with_groups = GroupBuilder()
     with_groups.ring(1)

@@ -9,8 +9,9 @@ import pytest
 from totempole import scenarios
 from totempole.cli.figure import draw
 from totempole.cli.sim import SimReport
-from totempole.cli.timeline import Segment, Timeline
+from totempole.cli.timeline import Timeline
 from totempole.sim.scenario import parse, run
+from totempole.trace.lives import Stay
 from totempole.trace.schema import Row
 
 S, T = 104, 105
@@ -22,11 +23,11 @@ def report(name: str) -> SimReport:
     return SimReport(run(parse(scenarios.read(f"{name}.scenario"), name), level="checked"), 0.0)
 
 
-def segments(name: str, processor: int) -> dict[str, Segment]:
+def segments(name: str, processor: int) -> dict[str, Stay]:
     found = report(name)
     return {
         " ".join(found.names[member] for member in part.members): part
-        for part in found.timeline.segments(processor)
+        for part in found.timeline.stays(processor)
         if part.at_us < FIGURES_END_US and not part.regular
     }
 
@@ -109,8 +110,8 @@ def two_who_part() -> list[Row]:
 
 def test_a_timeline_counts_by_configuration() -> None:
     timeline = Timeline(two_who_part())
-    parts = timeline.segments(1)
-    assert [(part.configuration, part.delivered, part.safe) for part in parts] == [
+    parts = timeline.stays(1)
+    assert [(part.name, part.delivered, part.safe) for part in parts] == [
         ("a", 0, 0),
         ("b", 1, 1),
         ("c", 1, 0),
@@ -121,10 +122,10 @@ def test_a_timeline_counts_by_configuration() -> None:
 
 def test_bands_leave_out_the_start_and_tell_of_ends() -> None:
     first, second = Timeline(two_who_part()).bands()
-    assert {node: change.regular.configuration for node, change in first.changes.items()} == {1: "b", 2: "b"}
+    assert {node: change.regular.name for node, change in first.changes.items()} == {1: "b", 2: "b"}
     assert second.ends == {2: "crash"}
     assert second.notes == [(900_000, "crash 2")]
-    assert [part.configuration for part in second.changes[1].segments] == ["c", "d"]
+    assert [part.name for part in second.changes[1].stays] == ["c", "d"]
 
 
 def test_a_crash_ends_its_line() -> None:

@@ -15,6 +15,7 @@ import pytest
 from daemons import LIMIT_S, Cluster, Daemon, Program, cluster, wait_until
 from totempole.cli import groups as groups_command
 from totempole.cli import main
+from totempole.cli import send as send_command
 from totempole.cli.event_text import as_json, as_remark, shown
 from totempole.cli.output import Screen
 from totempole.client.events import Gap, Reconnected, Safe, State, View
@@ -192,7 +193,7 @@ def test_both_survive_the_daemon(stack: ExitStack, tmp_path: Path) -> None:
     [
         (["send"], "totem send: the following arguments are required: GROUP[,GROUP…] (see"),
         (["send", "a,,b", "x"], "totem: group name '' has 0 bytes"),
-        (["send", "a\nb", "x"], r"totem: group name 'a\nb': leave out"),
+        (["send", "a\udcff", "x"], r"totem: group name 'a\udcff': it cannot be written as UTF-8"),
         (["listen", "n" * 101], "totem: group name "),
         (["listen", ""], "totem: group name '' has 0 bytes: give 1 to 100"),
         (["send", "g", "x", "--file", "y"], "totem: send: give messages or --file, not both"),
@@ -265,6 +266,20 @@ def test_watching_goes_on_until_interrupted(capsys: pytest.CaptureFixture[str]) 
 def test_remarks(event: View | Safe | Gap | Reconnected | State, text: str) -> None:
     assert as_remark(event, {"g": (ANN,)}) == text
     assert json.loads(as_json(event))["event"] == type(event).__name__.lower()
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("orders", ("orders",)),
+        ("orders,audit", ("orders", "audit")),
+        (r"a\,b,c", ("a,b", "c")),
+        (r"\,", (",",)),
+        ("two words\nand a line", ("two words\nand a line",)),
+    ],
+)
+def test_groups_to_send_to(text: str, names: tuple[str, ...]) -> None:
+    assert send_command.names_in(text) == names
 
 
 @pytest.mark.parametrize(

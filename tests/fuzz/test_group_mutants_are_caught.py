@@ -10,7 +10,7 @@ from functools import lru_cache
 
 import pytest
 
-from totempole.checkers.properties import GROUP_PROPERTIES
+from totempole.checkers.groups import GROUPS
 from totempole.groups import GroupLayer
 from totempole.sim.fuzz.group_mutants import GROUP_HARMLESS, GROUP_MUTANTS, GROUP_STAGED, GROUP_UNNOTICED
 from totempole.sim.fuzz.mutants import (
@@ -69,7 +69,7 @@ def test_a_checker_notices(mutant: Mutant) -> None:
 def test_those_of_every_day_break_every_property() -> None:
     assert len(CHOSEN) == len(DAILY)
     broken = {name for mutant in CHOSEN for name in violated(mutant)}
-    assert {item.name for item in GROUP_PROPERTIES} <= broken
+    assert {item.name for item in GROUPS.properties} <= broken
 
 
 @pytest.mark.parametrize("mutant", GROUP_HARMLESS, ids=lambda mutant: mutant.name)

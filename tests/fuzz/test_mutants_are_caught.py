@@ -10,7 +10,7 @@ from functools import lru_cache
 
 import pytest
 
-from totempole.checkers.properties import RING_PROPERTIES
+from totempole.checkers.ring import RING as RING_LAYER
 from totempole.sim.fuzz.mutants import (
     BY_HAND,
     HARMLESS,
@@ -75,7 +75,7 @@ def test_a_checker_notices(mutant: Mutant) -> None:
 def test_those_of_every_day_break_every_property() -> None:
     assert len(CHOSEN) == len(DAILY)
     broken = {name for mutant in CHOSEN for name in violated(mutant)}
-    assert {item.name for item in RING_PROPERTIES} <= broken
+    assert {item.name for item in RING_LAYER.properties} <= broken
 
 
 @pytest.mark.parametrize("mutant", HARMLESS, ids=lambda mutant: mutant.name)

@@ -19,6 +19,7 @@ from idealgroups import IdealGroups
 from pyspark.sql import SparkSession
 from spoiltgroups import renumbered, spoilt
 
+from oddnames import odd_run
 from totempole.checkers import Liveness, check
 from totempole.checkers.terms import Terms
 from totempole.errors import TraceError
@@ -50,6 +51,7 @@ def group_runs() -> Runs:
     return {
         **_by_hand(),
         **{name: run for seed in CLEAN_SEEDS for name, run in _clean(seed).items()},
+        "odd names": _odd_names(),
         **_mutants(),
         **{f"wanderer {seed}": (wanderer(seed), Terms()) for seed in WANDERERS},
         **_spoilt(),
@@ -98,6 +100,14 @@ def _clean(seed: int) -> Known:
         f"other clocks of {seed}": (cut, Terms(True, False, terms.expectation)),
         f"missing node of {seed}": (missing, terms),
     }
+
+
+def _odd_names() -> tuple[list[Row], Terms]:
+    """Names with commas, spaces and line breaks; and a delivery that is missing."""
+    outcome = odd_run()
+    rows = _rows_of(outcome)
+    rows.remove(next(row for row in rows if row.kind == "group_deliver" and len(row.groups.to) > 1))
+    return rows, terms_of(outcome)
 
 
 def _mutants() -> Known:

@@ -10,7 +10,7 @@ from groupruns import CAUGHT, group_runs, group_tables
 from pyspark.sql import SparkSession
 
 from totempole.checkers import Outcome, Verdict
-from totempole.checkers.properties import GROUP_PROPERTIES
+from totempole.checkers.groups import GROUPS
 from totempole.checkers.verdict import LISTED_MAX
 from totempole.spark import findings
 from totempole.spark.properties.group import GROUP
@@ -68,4 +68,4 @@ def test_the_mutants_break_every_one_of_them(checkers: Verdicts) -> None:
 
 
 def test_every_property_of_groups_is_stated() -> None:
-    assert list(GROUP) == [item.name for item in GROUP_PROPERTIES]
+    assert list(GROUP) == [item.name for item in GROUPS.properties]

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from tracebuilder import TraceBuilder
 
 from totempole.checkers import Outcome, Verdict
-from totempole.checkers.properties import RING_PROPERTIES
+from totempole.checkers.ring import RING as RING_LAYER
 from totempole.checkers.terms import Terms
 from totempole.sim.fuzz.mutants import MUTANTS, mutated_stack
 from totempole.sim.fuzz.plan import plan
@@ -204,4 +204,4 @@ def test_what_was_skipped_is_found_behind_a_place_of_no_message(
 
 
 def test_every_ring_property_is_stated() -> None:
-    assert list(RING) == [item.name for item in RING_PROPERTIES]
+    assert list(RING) == [item.name for item in RING_LAYER.properties]

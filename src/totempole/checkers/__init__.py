@@ -4,17 +4,19 @@
 holds, it is violated (by whom, over which messages, at which steps), or a prefix cannot tell yet.
 """
 
-from totempole.checkers.properties import PROPERTIES, GroupProperty, Property, check
+from totempole.checkers.properties import LAYERS, PROPERTIES, check
+from totempole.checkers.property import Property, Scope
 from totempole.checkers.terms import Liveness
 from totempole.checkers.verdict import Outcome, Report, Verdict, Violation
 
 __all__ = [
+    "LAYERS",
     "PROPERTIES",
-    "GroupProperty",
     "Liveness",
     "Outcome",
     "Property",
     "Report",
+    "Scope",
     "Verdict",
     "Violation",
     "check",

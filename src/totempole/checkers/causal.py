@@ -12,9 +12,10 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from totempole.checkers.history import History, Life, Stay
+from totempole.checkers.history import History
 from totempole.checkers.terms import Terms
 from totempole.checkers.verdict import Findings
+from totempole.trace.lives import Life, Stay
 from totempole.trace.schema import Row
 from totempole.types import RingId
 

@@ -13,7 +13,7 @@ from totempole.trace.schema import Row
 def service_kept(history: History, terms: Terms, found: Findings) -> None:
     """Theorem 4.16 asks for delivery as the originator requested: its service, and its payload unchanged."""
     # An engine that leaves an origination's size out leaves it out of all of them.
-    sizes = any(row.bytes for row in history.originations)
+    sizes = history.facts.sizes
     for message, deliverers in history.delivered.items():
         rows = iter(deliverers.values())
         source = history.originated.get(message)

@@ -12,7 +12,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from totempole.checkers.history import History, Life, transition
+from totempole.checkers.history import History, transition
+from totempole.trace.lives import Life
 from totempole.trace.schema import Row
 
 ATTEMPTS_OF_A_PROPOSAL = 2

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from totempole.checkers.group_history import GroupHistory, Membership, Message, Process
-from totempole.checkers.history import Life
+from totempole.trace.lives import Life
 from totempole.types import RingId
 
 

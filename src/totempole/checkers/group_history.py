@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import NamedTuple
 
-from totempole.checkers.history import History, Life, ran_out_of_time
+from totempole.checkers.history import History, ran_out_of_time
 from totempole.checkers.terms import Terms
 from totempole.errors import TraceError
+from totempole.trace.lives import Life
 from totempole.trace.schema import Row
 from totempole.types import NO_RING, OrderKey, Place, ProcessorId, RingId
 

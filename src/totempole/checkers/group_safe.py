@@ -23,7 +23,7 @@ def safe_notices(groups: GroupHistory, terms: Terms, found: Findings) -> None:
                 earliest[key] = row
     if all(_alone(groups, configuration) for _, configuration in earliest):
         return
-    if not groups.ring.receives or not terms.same_clock:
+    if not groups.ring.facts.receipts or not terms.same_clock:
         found.undecided("What each processor had received, and when, the trace does not tell.")
         return
     receipts = _receipts(groups, {packet for packet, _ in earliest})

@@ -1,90 +1,28 @@
 """One index of a trace, built once and shared by all checks.
 
-A life is one incarnation of a node. It is a list of stays, one for each configuration it installed, and a
-stay is what the node did in that configuration. Nothing here judges: wrong traces are indexed as they are.
+Lives and stays are those of `trace.lives`. Nothing here judges: wrong traces are indexed as they are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from operator import itemgetter
 
+from totempole.checkers.property import Facts
 from totempole.errors import TraceError
-from totempole.trace.layers.node import KILLED
 from totempole.trace.layers.srp import LEAVE_TIMEOUT, LEFT, RECOVERING
+from totempole.trace.lives import Life, Lives, Stay
 from totempole.trace.schema import Row
 from totempole.types import ProcessorId, RingId
-
-
-@dataclass(slots=True)
-class Stay:
-    """A node's time in one configuration."""
-
-    change: Row
-    id: RingId
-    regular: bool
-    place: int
-    """Index among the stays of the life."""
-    events: list[Row] = field(default_factory=list)
-    """Originations and deliveries, in the node's order."""
-    deliveries: list[Row] = field(default_factory=list)
-
-    @property
-    def name(self) -> str:
-        return self.change.configuration
-
-    @property
-    def members(self) -> tuple[ProcessorId, ...]:
-        return self.change.members
-
-
-@dataclass(slots=True)
-class Life:
-    node: ProcessorId
-    incarnation: int
-    stays: list[Stay] = field(default_factory=list)
-    stray: list[Row] = field(default_factory=list)
-    """Deliveries and originations before any configuration was installed."""
-    submissions: list[Row] = field(default_factory=list)
-    states: list[Row] = field(default_factory=list)
-    joins: list[Row] = field(default_factory=list)
-    writes: list[Row] = field(default_factory=list)
-    """Writes to stable storage, begun and done."""
-    receipts: dict[str, dict[int, Row]] = field(default_factory=dict)
-    """By ring and sequence number, when this life first had a message: it received or originated it."""
-    ended: bool = False
-    """It crashed, left, or was followed by another life."""
-    end: str = ""
-    """How it ended: "crash", "leave", or nothing when it was killed."""
-    last: Row | None = None
-
-    @property
-    def cut_short(self) -> bool:
-        """It was killed, so that its last rows are missing: it is judged up to those that are there."""
-        return self.ended and not self.end
-
-    def left_for_good(self, place: int) -> Stay | None:
-        """The next regular configuration that this life installed after the stay at `place`."""
-        return next((stay for stay in self.stays[place + 1 :] if stay.regular), None)
-
-    def after(self, stay: Stay) -> Stay | None:
-        return self.stays[stay.place + 1] if stay.place + 1 < len(self.stays) else None
-
-    def before(self, stay: Stay) -> Stay | None:
-        return self.stays[stay.place - 1] if stay.place else None
-
-    def transitional_after(self, stay: Stay) -> Stay | None:
-        following = self.after(stay)
-        return following if following is not None and not following.regular else None
 
 
 class History:
     """The rows of one run, by life, by configuration and by message."""
 
-    def __init__(self, rows: Iterable[Row]) -> None:
-        self.lives: list[Life] = []
-        self.by_node: dict[ProcessorId, list[Life]] = {}
+    def __init__(self, rows: Iterable[Row], facts: Facts | None = None) -> None:
+        """`facts`: of the run that the rows are a part of."""
+        lives = Lives(self.ring)
+        self.lives, self.by_node = lives.lives, lives.by_node
         self.originations: list[Row] = []
         self.deliveries: list[Row] = []
         self.receives: list[Row] = []
@@ -106,8 +44,11 @@ class History:
         self.last_at: dict[ProcessorId, int] = {}
         self._rings: dict[str, RingId] = {}
         self._numbers: dict[str, list[int]] = {}
-        self._index(_in_node_order(list(rows)))
+        self._index(_in_node_order(list(rows)), lives)
         self._finish()
+        self.facts = facts or Facts(
+            receipts=bool(self.receives), sizes=any(row.bytes for row in self.originations)
+        )
 
     def ring(self, text: str) -> RingId:
         """The ring or configuration that `text` names as seq@representative."""
@@ -160,42 +101,26 @@ class History:
         """The configurations in force at the end of the trace."""
         return [(life, life.stays[-1]) for life in self.lives if life.stays and not life.ended]
 
-    def _index(self, rows: list[Row]) -> None:
-        life: Life | None = None
+    def _index(self, rows: list[Row], lives: Lives) -> None:
         for row in rows:
             kind = row.kind
-            if kind == "fault":  # done to the node, not by it: it may not even have started
-                self.by_node.setdefault(row.node, [])
+            life = lives.hear(row)
+            if life is None:
                 continue
-            if kind == "restart":
-                # A life that ended before its first write leaves its incarnation to the next.
-                life = self._new_life(row)
-            elif life is None or life.node != row.node or life.incarnation != row.incarnation:
-                life = self._life(row)
             if kind == "deliver":
                 self.deliveries.append(row)
-                if life.stays:
-                    stay = life.stays[-1]
-                    stay.events.append(row)
-                    stay.deliveries.append(row)
-                else:
-                    life.stray.append(row)
             elif kind == "receive":
                 self.receives.append(row)
                 life.receipts.setdefault(row.ring, {}).setdefault(row.seq, row)
             elif kind == "originate":
                 self.originations.append(row)
                 life.receipts.setdefault(row.ring, {}).setdefault(row.seq, row)
-                (life.stays[-1].events if life.stays else life.stray).append(row)
             elif kind == "submit":
                 life.submissions.append(row)
             elif kind == "configuration":
-                self._install(life, row)
-            elif kind == "crash" or kind == "leave":
-                life.ended, life.end = True, "" if row.reason == KILLED else kind
+                self._install(life, life.stays[-1])
             else:
                 self._index_rarer(life, row)
-            life.last = row
 
     def _index_rarer(self, life: Life, row: Row) -> None:
         match row.kind:
@@ -214,31 +139,12 @@ class History:
             case "safe":
                 self.safe_notices.append((life, row))
 
-    def _life(self, row: Row) -> Life:
-        lives = self.by_node.setdefault(row.node, [])
-        for life in reversed(lives):
-            if life.incarnation == row.incarnation:
-                return life
-        return self._new_life(row)
-
-    def _new_life(self, row: Row) -> Life:
-        life = Life(row.node, row.incarnation)
-        self.by_node.setdefault(row.node, []).append(life)
-        self.lives.append(life)
-        return life
-
-    def _install(self, life: Life, row: Row) -> None:
-        regular = row.configuration_kind == "regular"
-        stay = Stay(row, self.ring(row.configuration), regular, len(life.stays))
-        life.stays.append(stay)
-        self.configurations.setdefault(row.configuration, row)
-        if regular:
-            self.installers.setdefault(row.configuration, {}).setdefault(row.node, (life, stay))
+    def _install(self, life: Life, stay: Stay) -> None:
+        self.configurations.setdefault(stay.name, stay.change)
+        if stay.regular:
+            self.installers.setdefault(stay.name, {}).setdefault(life.node, (life, stay))
 
     def _finish(self) -> None:
-        for lives in self.by_node.values():
-            for life in lives[:-1]:
-                life.ended = True
         for life in self.lives:
             if life.last is not None:
                 self.last_at[life.node] = max(self.last_at.get(life.node, 0), life.last.at_us)

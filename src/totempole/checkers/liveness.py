@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from totempole.checkers.history import History, Life, Stay
+from totempole.checkers.history import History
 from totempole.checkers.reliable import undelivered
 from totempole.checkers.terms import Liveness, Terms
 from totempole.checkers.verdict import Findings
+from totempole.trace.lives import Life, Stay
 from totempole.types import ProcessorId
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from totempole.checkers.history import History, Life, Stay, transition
+from totempole.checkers.history import History, transition
 from totempole.checkers.terms import Terms
 from totempole.checkers.verdict import Findings
 from totempole.trace.layers.srp import FORMING
+from totempole.trace.lives import Life, Stay
 from totempole.trace.schema import Row
 
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
-from totempole.checkers.history import History, Life
+from totempole.checkers.history import History
 from totempole.checkers.terms import Terms
 from totempole.checkers.verdict import Findings
+from totempole.trace.lives import Life
 from totempole.trace.schema import Row
 from totempole.types import ProcessorId
 
@@ -21,7 +22,7 @@ CLOCK_PART = 50
 
 def safe_notices(history: History, terms: Terms, found: Findings) -> None:
     """Everything up to the place has been received by every member, in the life that is on the ring."""
-    if not history.receives:
+    if not history.facts.receipts:
         return
     complete: dict[tuple[str, ProcessorId], list[int]] = {}
     for _, row in history.safe_notices:

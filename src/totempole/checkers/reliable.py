@@ -6,9 +6,10 @@ from bisect import bisect
 from collections.abc import Iterator
 from itertools import chain
 
-from totempole.checkers.history import History, Life, Stay
+from totempole.checkers.history import History
 from totempole.checkers.terms import Terms
 from totempole.checkers.verdict import Findings
+from totempole.trace.lives import Life, Stay
 from totempole.trace.schema import Row
 
 

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from totempole.checkers.history import History, Life, Stay, ran_out_of_time
+from totempole.checkers.history import History, ran_out_of_time
 from totempole.checkers.terms import Terms
 from totempole.checkers.verdict import Findings
+from totempole.trace.lives import Life, Stay
 from totempole.trace.schema import Row
 from totempole.types import ProcessorId
 
 
 def safe_delivery(history: History, terms: Terms, found: Findings) -> None:
-    timed = bool(terms.same_clock and history.receives)
+    timed = terms.same_clock and history.facts.receipts
     for row, stay in _first_safe_deliveries(history):
         deliverers = history.delivered[row.message]
         for member in stay.members:

@@ -6,9 +6,10 @@ to its end every processor that is up is in Operational, and nothing changes.
 
 from __future__ import annotations
 
-from totempole.checkers.history import History, Life, transition
+from totempole.checkers.history import History, transition
 from totempole.checkers.terms import Calm, Terms
 from totempole.checkers.verdict import Findings
+from totempole.trace.lives import Life
 from totempole.trace.schema import Row
 
 RING_STATE = "operational"

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from operator import attrgetter
 
-from totempole.checkers.history import History, Life, transition
+from totempole.checkers.history import History, transition
 from totempole.checkers.terms import Terms
 from totempole.checkers.verdict import Findings
 from totempole.trace.layers.srp import RECOVERING
+from totempole.trace.lives import Life
 from totempole.trace.schema import Row
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from itertools import combinations
 
-from totempole.checkers.history import History, Stay
+from totempole.checkers.history import History
 from totempole.checkers.terms import Terms
 from totempole.checkers.verdict import Findings
+from totempole.trace.lives import Stay
 from totempole.trace.schema import Row
 from totempole.types import NO_RING, ProcessorId, RingId
 

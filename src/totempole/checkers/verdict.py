@@ -89,8 +89,9 @@ class Report:
 class Findings:
     """Where a check writes down what it finds about one property."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, listed_max: int = LISTED_MAX) -> None:
         self.name = name
+        self._listed_max = listed_max
         self._violations: list[Violation] = []
         self._count = 0
         self._reasons: list[str] = []
@@ -98,7 +99,7 @@ class Findings:
     def violated(self, text: str, *rows: Row, nodes: Iterable[ProcessorId] = ()) -> None:
         """Notes a violation. Its nodes are `nodes`, or else those of the rows that show it."""
         self._count += 1
-        if self._count > LISTED_MAX:
+        if self._count > self._listed_max:
             return
         everyone = sorted(set(nodes) or {row.node for row in rows})
         messages = dict.fromkeys(row.message for row in rows if row.message)
@@ -106,7 +107,7 @@ class Findings:
         self._violations.append(Violation(self.name, tuple(everyone), tuple(messages), tuple(steps), text))
 
     def undecided(self, text: str) -> None:
-        if len(self._reasons) < LISTED_MAX:
+        if len(self._reasons) < self._listed_max:
             self._reasons.append(text)
 
     def overdue(self, due: bool, text: str, *rows: Row, nodes: Iterable[ProcessorId] = ()) -> None:

@@ -120,8 +120,8 @@ def as_remark(event: Event, members: Members) -> str:
             last = f" to {number + count - 1:,}" if count > 1 else ""
             return f"{_names(groups)}: {number:,}{last} of {sender}: safe"
         case Gap(group, messages, size):
-            dropped = f"{messages:,} messages ({size:,} bytes) dropped"
-            return f"{on_one_line(group)}: {dropped}: they were not read in time"
+            lost = f"{messages:,} messages ({size:,} bytes)"
+            return f"{on_one_line(group)}: {lost} dropped: they were not read in time"
         case Reconnected():
             return _reconnected(event, members)
         case State(group):

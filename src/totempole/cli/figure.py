@@ -12,7 +12,8 @@ from textwrap import wrap
 
 from rich.text import Text
 
-from totempole.cli.timeline import Band, Change, Segment, Timeline
+from totempole.cli.timeline import Band, Change, Timeline
+from totempole.trace.lives import Stay
 from totempole.types import ProcessorId
 
 TIME_WIDTH = 10
@@ -56,11 +57,11 @@ def draw(
     return drawing.append("\n").append_text(LEGEND) if legend else drawing
 
 
-def members_text(segment: Segment, names: Mapping[ProcessorId, str], installed: Iterable[ProcessorId]) -> str:
+def members_text(stay: Stay, names: Mapping[ProcessorId, str], installed: Iterable[ProcessorId]) -> str:
     """`{p q r}`, `[q r]`, and `{(q) r s}` when q did not install it."""
     there = set(installed)
-    shown = [names[me] if me in there else f"({names[me]})" for me in segment.members]
-    opening, closing = "{}" if segment.regular else "[]"
+    shown = [names[me] if me in there else f"({names[me]})" for me in stay.members]
+    opening, closing = "{}" if stay.regular else "[]"
     return f"{opening}{' '.join(shown)}{closing}"
 
 
@@ -93,7 +94,7 @@ class _Drawing:
         self._column = column
         self._width = width
         self._centre = (column - 1) // 2
-        self._now: dict[ProcessorId, Segment] = {}
+        self._now: dict[ProcessorId, Stay] = {}
         """The configuration that each processor is in, as far as it is drawn."""
         self._installed = timeline.installers
         self._colours: dict[str, str] = {}
@@ -153,23 +154,21 @@ class _Drawing:
             self._now.pop(node, None)
         self._row(Text(" " * TIME_WIDTH), cells)
 
-    def _change(self, at_us: int, segments: Mapping[ProcessorId, Segment]) -> None:
+    def _change(self, at_us: int, stays: Mapping[ProcessorId, Stay]) -> None:
         """The dashed lines of Configuration Change messages."""
         cells: dict[ProcessorId, Text] = {}
-        for name in dict.fromkeys(segment.configuration for segment in segments.values()):
-            there = [
-                node for node in self._nodes if node in segments and segments[node].configuration == name
-            ]
-            segment = segments[there[0]]
-            cells.update(self._dashes(segment, there))
-            cells.update(self._missing(segment, there))
+        for name in dict.fromkeys(stay.name for stay in stays.values()):
+            there = [node for node in self._nodes if node in stays and stays[node].name == name]
+            stay = stays[there[0]]
+            cells.update(self._dashes(stay, there))
+            cells.update(self._missing(stay, there))
         self._row(_time(at_us) if at_us else Text(" " * TIME_WIDTH), cells)
-        self._now.update(segments)
+        self._now.update(stays)
 
-    def _dashes(self, segment: Segment, there: Sequence[ProcessorId]) -> dict[ProcessorId, Text]:
+    def _dashes(self, stay: Stay, there: Sequence[ProcessorId]) -> dict[ProcessorId, Text]:
         """One line over each run of neighbouring columns, labelled where the label fits."""
-        style = self._style(segment)
-        label = members_text(segment, self._names, self._installed[segment.configuration])
+        style = self._style(stay)
+        label = members_text(stay, self._names, self._installed[stay.name])
         runs = _neighbours(self._nodes, there)
         widest = max(len(run) for run in runs) * self._column - 1
         if len(label) > widest:
@@ -185,13 +184,13 @@ class _Drawing:
                 cells[node] = piece
         return cells
 
-    def _missing(self, segment: Segment, there: Sequence[ProcessorId]) -> dict[ProcessorId, Text]:
+    def _missing(self, stay: Stay, there: Sequence[ProcessorId]) -> dict[ProcessorId, Text]:
         """Members that never installed it stand in parentheses beside their own line."""
-        absent = set(segment.members) - self._installed[segment.configuration] if segment.regular else set()
+        absent = set(stay.members) - self._installed[stay.name] if stay.regular else set()
         cells = {}
         for node in absent & set(self._nodes) & set(self._now):
             cell = self._line_of(node)
-            cell.append(f" ({self._names[node]})", style=self._style(segment))
+            cell.append(f" ({self._names[node]})", style=self._style(stay))
             cells[node] = self._cell(cell)
         return cells
 
@@ -213,10 +212,10 @@ class _Drawing:
         self._lines.append(line)
 
     def _line_of(self, node: ProcessorId) -> Text:
-        segment = self._now.get(node)
-        if segment is None:
+        stay = self._now.get(node)
+        if stay is None:
             return Text(" ")
-        return _styled(SOLID if segment.regular else DOTTED, self._style(segment))
+        return _styled(SOLID if stay.regular else DOTTED, self._style(stay))
 
     def _cell(self, content: Text) -> Text:
         cell = Text(" " * self._centre)
@@ -224,17 +223,17 @@ class _Drawing:
         cell.truncate(self._column, pad=True)
         return cell
 
-    def _style(self, segment: Segment) -> str:
+    def _style(self, stay: Stay) -> str:
         """A colour for each regular configuration, in order of appearance."""
-        if not segment.regular:
+        if not stay.regular:
             return TRANSITIONAL_COLOUR
-        name = segment.configuration
+        name = stay.name
         if name not in self._colours:
             self._colours[name] = REGULAR_COLOURS[len(self._colours) % len(REGULAR_COLOURS)]
         return self._colours[name]
 
 
-def _first(change: Change) -> Segment:
+def _first(change: Change) -> Stay:
     assert change.transitional is not None
     return change.transitional
 
@@ -265,9 +264,9 @@ def _list(timeline: Timeline, names: Mapping[ProcessorId, str]) -> Text:
     lines = []
     for node in timeline.nodes:
         line = _styled(f"{names[node]:>8}  ", "bold")
-        for segment in timeline.segments(node):
-            style = "green" if segment.regular else "yellow"
-            line.append(members_text(segment, names, segment.members), style=style)
-            line.append(f" {segment.delivered:,}  ")
+        for stay in timeline.stays(node):
+            style = "green" if stay.regular else "yellow"
+            line.append(members_text(stay, names, stay.members), style=style)
+            line.append(f" {stay.delivered:,}  ")
         lines.append(line)
     return Text("\n").join(lines)

@@ -12,7 +12,8 @@ from rich.text import Text
 from totempole.checkers import PROPERTIES, Outcome, Report, Verdict
 from totempole.cli.figure import members_text
 from totempole.cli.output import table
-from totempole.cli.timeline import Segment, Timeline
+from totempole.cli.timeline import Timeline
+from totempole.trace.lives import Stay
 from totempole.types import ProcessorId
 
 STYLES = {Outcome.HOLDS: "green", Outcome.VIOLATED: "bold red", Outcome.UNDECIDED: "yellow"}
@@ -106,31 +107,31 @@ def delivery_data(timeline: Timeline, names: Mapping[ProcessorId, str]) -> list[
 def _processor_data(
     timeline: Timeline, names: Mapping[ProcessorId, str], node: ProcessorId
 ) -> dict[str, Any]:
-    segments = timeline.segments(node)
+    stays = timeline.stays(node)
     return {
         "processor": names[node],
         "sent": timeline.originated[node],
-        "delivered": sum(segment.delivered for segment in segments),
-        "safe": sum(segment.safe for segment in segments),
-        "transitional": sum(segment.delivered for segment in segments if not segment.regular),
+        "delivered": sum(stay.delivered for stay in stays),
+        "safe": sum(stay.safe for stay in stays),
+        "transitional": sum(stay.delivered for stay in stays if not stay.regular),
         "lives": timeline.lives(node),
-        "ends in": _shown(segments[-1], names) if segments else "",
-        "configurations": [_segment_data(segment, names) for segment in segments],
+        "ends in": _shown(stays[-1], names) if stays else "",
+        "configurations": [_stay_data(stay, names) for stay in stays],
     }
 
 
-def _segment_data(segment: Segment, names: Mapping[ProcessorId, str]) -> dict[str, Any]:
+def _stay_data(stay: Stay, names: Mapping[ProcessorId, str]) -> dict[str, Any]:
     return {
-        "at_us": segment.at_us,
-        "id": segment.configuration,
-        "kind": "regular" if segment.regular else "transitional",
-        "members": [names[member] for member in segment.members],
-        "delivered": segment.delivered,
+        "at_us": stay.at_us,
+        "id": stay.name,
+        "kind": "regular" if stay.regular else "transitional",
+        "members": [names[member] for member in stay.members],
+        "delivered": stay.delivered,
     }
 
 
-def _shown(segment: Segment, names: Mapping[ProcessorId, str]) -> str:
-    return members_text(segment, names, segment.members)
+def _shown(stay: Stay, names: Mapping[ProcessorId, str]) -> str:
+    return members_text(stay, names, stay.members)
 
 
 # Coverage

@@ -7,11 +7,12 @@ A `Timeline` is read off a trace. Its `bands` put side by side the changes that 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 
 from totempole.trace.layers.node import DROPPED
+from totempole.trace.lives import Life, Lives, Stay
 from totempole.trace.schema import Row
 from totempole.trace.told import told
 from totempole.types import ProcessorId
@@ -23,37 +24,18 @@ TOGETHER_US = 300_000
 
 
 @dataclass(slots=True)
-class Segment:
-    """One configuration of one processor: a vertical line of the figures."""
-
-    node: ProcessorId
-    at_us: int
-    configuration: str
-    regular: bool
-    members: tuple[ProcessorId, ...]
-    origins: Counter[ProcessorId] = field(default_factory=Counter)
-    """Messages delivered in it, by originator."""
-    safe: int = 0
-    """How many of them were sent as safe."""
-
-    @property
-    def delivered(self) -> int:
-        return self.origins.total()
-
-
-@dataclass(slots=True)
 class Change:
     """What a processor installs at one instant: a regular configuration, mostly by way of a transitional."""
 
-    regular: Segment
-    transitional: Segment | None = None
+    regular: Stay
+    transitional: Stay | None = None
 
     @property
     def at_us(self) -> int:
         return self.regular.at_us
 
     @property
-    def segments(self) -> list[Segment]:
+    def stays(self) -> list[Stay]:
         return [self.regular] if self.transitional is None else [self.transitional, self.regular]
 
 
@@ -74,37 +56,35 @@ class Band:
         self.changes.update({change.regular.node: change for change in changes})
 
 
-@dataclass(slots=True)
-class _Life:
-    started_us: int
-    first: bool
-    changes: list[Change] = field(default_factory=list)
-    transitional: Segment | None = None
-    current: Segment | None = None
-
-    def install(self, segment: Segment) -> None:
-        self.current = segment
-        if segment.regular:
-            self.changes.append(Change(segment, self.transitional))
-        self.transitional = None if segment.regular else segment
-
-    def told(self) -> list[Change]:
-        """The changes but those that were only passed through while starting up."""
-        kept = deque(self.changes)
-        while len(kept) > 1 and kept[1].at_us <= self.started_us + STARTUP_US and self._untold(kept[0]):
-            kept.popleft()
-        if kept and kept[0] is not self.changes[0] and not _delivered(kept[0].transitional):
-            kept[0] = Change(kept[0].regular)
-        return list(kept)
-
-    def _untold(self, change: Change) -> bool:
-        """A restarted processor's first rings are told, because others tell of them."""
-        alone = len(change.regular.members) == 1
-        return (self.first or alone) and not _delivered(change.regular) + _delivered(change.transitional)
+def changes_of(life: Life) -> list[Change]:
+    """The changes to regular configurations, each with the transitional one on the way to it."""
+    return [
+        Change(stay, before if before is not None and not before.regular else None)
+        for stay in life.stays
+        if stay.regular
+        for before in [life.before(stay)]
+    ]
 
 
-def _delivered(segment: Segment | None) -> int:
-    return segment.delivered if segment else 0
+def _told(life: Life, first: bool) -> list[Change]:
+    """The changes but those that were only passed through while starting up."""
+    changes = changes_of(life)
+    kept = deque(changes)
+    while len(kept) > 1 and kept[1].at_us <= life.first.at_us + STARTUP_US and _untold(kept[0], first):
+        kept.popleft()
+    if kept and kept[0] is not changes[0] and not _delivered(kept[0].transitional):
+        kept[0] = Change(kept[0].regular)
+    return list(kept)
+
+
+def _untold(change: Change, first: bool) -> bool:
+    """A restarted processor's first rings are told, because others tell of them."""
+    alone = len(change.regular.members) == 1
+    return (first or alone) and not _delivered(change.regular) + _delivered(change.transitional)
+
+
+def _delivered(stay: Stay | None) -> int:
+    return stay.delivered if stay else 0
 
 
 class Timeline:
@@ -117,56 +97,47 @@ class Timeline:
         self.originated: Counter[ProcessorId] = Counter()
         self.installers: dict[str, set[ProcessorId]] = {}
         """Who installed each configuration."""
-        self._lives: dict[ProcessorId, list[_Life]] = {}
+        self._lives = Lives()
         for row in rows:
             self._hear(row)
 
     @property
     def nodes(self) -> list[ProcessorId]:
-        return sorted(self._lives)
+        return sorted(node for node, lives in self._lives.by_node.items() if lives)
 
     def lives(self, node: ProcessorId) -> int:
-        return len(self._lives[node])
+        return len(self._lives.by_node[node])
 
-    def segments(self, node: ProcessorId) -> list[Segment]:
+    def stays(self, node: ProcessorId) -> list[Stay]:
         """Every configuration of one processor, first to last."""
-        lives = self._lives.get(node, ())
-        return [part for life in lives for change in life.changes for part in change.segments]
+        lives = self._lives.by_node.get(node, ())
+        return [part for life in lives for change in changes_of(life) for part in change.stays]
 
     def bands(self, until_us: int | None = None) -> list[Band]:
         """`until_us` leaves out later faults and changes; what was delivered is counted to the end."""
         stop_us = until_us or 2**62
         changes = [
-            [change for life in self._lives[node] for change in life.told() if change.at_us < stop_us]
-            for node in self.nodes
+            [change for change in self._changes(node) if change.at_us < stop_us] for node in self.nodes
         ]
         notes = [note for note in self.notes if note[0] < stop_us]
         ends = [end for end in self.ends if end[0] < stop_us]
         return _Layout(changes, notes, ends).bands()
 
+    def _changes(self, node: ProcessorId) -> Iterator[Change]:
+        lives = self._lives.by_node[node]
+        for life in lives:
+            yield from _told(life, first=life is lives[0])
+
     def _hear(self, row: Row) -> None:
-        if row.kind == "deliver":
-            self._deliver(row)
-        elif row.kind == "originate":
+        self._lives.hear(row)
+        if row.kind == "originate":
             self.originated[row.node] += 1
         elif row.kind == "configuration":
-            regular = row.configuration_kind == "regular"
-            segment = Segment(row.node, row.at_us, row.configuration, regular, row.members)
-            self._lives[row.node][-1].install(segment)
             self.installers.setdefault(row.configuration, set()).add(row.node)
-        elif row.kind == "restart":
-            lives = self._lives.setdefault(row.node, [])
-            lives.append(_Life(row.at_us, first=not lives))
         elif row.kind in ("crash", "leave"):
             self.ends.append((row.at_us, row.node, row.kind))
         elif row.kind == "fault" and row.reason != DROPPED:
             self.notes.append((row.at_us, told(row)))
-
-    def _deliver(self, row: Row) -> None:
-        segment = self._lives[row.node][-1].current
-        assert segment is not None, "a message delivered in no configuration"
-        segment.origins[row.origin] += row.count or 1
-        segment.safe += (row.count or 1) if row.service == "safe" else 0
 
 
 class _Layout:
@@ -195,15 +166,13 @@ class _Layout:
         heads = [line[0] for line in self._waiting if line]
         # A broken protocol may have installed two in different orders: then the earliest comes first.
         ready = [head for head in heads if not self._is_further_down(head)] or heads
-        name = min(ready, key=lambda change: change.at_us).regular.configuration
-        lines = [line for line in self._waiting if line and line[0].regular.configuration == name]
+        name = min(ready, key=lambda change: change.at_us).regular.name
+        lines = [line for line in self._waiting if line and line[0].regular.name == name]
         return [line.popleft() for line in lines]
 
     def _is_further_down(self, head: Change) -> bool:
-        name = head.regular.configuration
-        return any(
-            change.regular.configuration == name for line in self._waiting for change in islice(line, 1, None)
-        )
+        name = head.regular.name
+        return any(change.regular.name == name for line in self._waiting for change in islice(line, 1, None))
 
     def _place(self, changes: list[Change]) -> None:
         first_us = min(change.at_us for change in changes)

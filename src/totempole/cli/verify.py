@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from totempole.checkers.properties import PROPERTIES, GroupProperty
+from totempole.checkers.properties import PROPERTIES
 from totempole.checkers.terms import Terms
 from totempole.cli import options
 from totempole.cli.event_text import on_one_line
@@ -46,9 +46,9 @@ def add(parser: options.Parser) -> None:
     by = how.add_mutually_exclusive_group()
     by.add_argument(
         "--judge",
-        choices=("statements", "checkers"),
-        help="by Spark's statements over tables, or by the checkers, a run at a time "
-        "(default: the checkers for up to a million events)",
+        choices=("statements", "checkers", "parts"),
+        help="by Spark's statements over tables; by the checkers, a run at a time; or by the checkers, in "
+        "parts of runs (default: the checkers for up to a million events, then the statements)",
     )
     by.add_argument("--oracle", action="store_true", help="judge by both, and compare")
     how.add_argument("--tables", type=Path, metavar="DIR", help="keep the tables here, and go on from them")
@@ -97,7 +97,7 @@ def show(screen: Screen, judged: Judged, evidence: bool) -> None:
     for item in PROPERTIES:
         counts = judged.outcomes[item.name]
         cells = [_cell(counts.get(outcome, 0), style) for outcome, style in _STYLES.items()]
-        if isinstance(item, GroupProperty) and not judged.grouped:
+        if item.layer == "groups" and not judged.grouped:
             cells = ["[dim]no groups[/]", *cells[1:]]
         found.add_row(item.name, item.citation, *cells)
     screen.print(found)
@@ -153,7 +153,7 @@ def _summary(judged: Judged) -> str:
 def _all_properties(judged: Judged) -> str:
     if judged.grouped:
         return f"all {len(PROPERTIES)} properties"
-    ring = sum(not isinstance(item, GroupProperty) for item in PROPERTIES)
+    ring = sum(item.layer != "groups" for item in PROPERTIES)
     return f"all {ring} properties of the ring (no groups in these runs)"
 
 

@@ -90,7 +90,7 @@ def _judge_groups(batches: Iterator[Any]) -> Iterator[Any]:
     """`batches` have files and terms, a group in each row."""
     for batch in batches:
         for group in batch.to_pylist():
-            with _without_collector():
+            with without_collector():
                 judged = list(_judge_group(group["files"], json.loads(group["terms"])))
             yield _batch(judged)
 
@@ -117,15 +117,15 @@ def _judge_table(table: Any, terms: Any) -> Any:
     """`table` is all of a run; `terms` has its only row."""
     import pyarrow as pa
 
-    with _without_collector():
+    with without_collector():
         rows = list(to_rows(table, Path("events")))
         rows.sort(key=attrgetter("node", "step"))
-        judged = _judge(rows, _terms(terms.to_pylist()[0]), [])
+        judged = _judge(rows, terms_in(terms.to_pylist()[0]), [])
     return pa.Table.from_batches([_batch([judged])])
 
 
 @contextmanager
-def _without_collector() -> Iterator[None]:
+def without_collector() -> Iterator[None]:
     """A million rows have no cycles, and it would look for some again and again."""
     collecting = gc.isenabled()
     gc.disable()
@@ -136,7 +136,8 @@ def _without_collector() -> Iterator[None]:
             gc.enable()
 
 
-def _terms(row: dict[str, Any]) -> Terms:
+def terms_in(row: dict[str, Any]) -> Terms:
+    """Of a row of `terms.SCHEMA`."""
     wanted = row["expectation"]
     expectation = None
     if wanted is not None:

@@ -72,7 +72,7 @@ def judge_files(
             kept = Tables(spark, tables)
             kept.update(files, known, otherwise, tell)
             return _from_tables(kept, runs)
-        if not (runs or oracle) and by is not Judge.STATEMENTS:
+        if not (runs or oracle) and by in (None, Judge.CHECKERS):
             groups = group_by_run(files)
             if by is Judge.CHECKERS or max(group.rows for group in groups) <= CHECKED_MAX:
                 with watching(spark, lambda done, note: tell(0, note)):

@@ -1,8 +1,9 @@
 """Was every guarantee kept? Bronze and terms in, verdicts and findings out.
 
-There are two judges, which say the same. The checkers take a run at a time, whole, on one core: as many runs
-at once as there are cores. The statements take all runs at once, and share the work on one run too; but
-planning them alone takes Spark ten seconds and more.
+There are three judges, which say the same. The checkers take a run at a time, whole, on one core: as many
+runs at once as there are cores. In parts, the same checkers take as much of a run at a time as the scope of
+each property allows. The statements say the properties of rings and groups once more, as tables, by other
+means; but planning them alone takes Spark ten seconds and more.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from totempole.checkers.properties import PROPERTIES
 from totempole.checkers.verdict import LISTED_MAX
 from totempole.errors import TraceError
 from totempole.spark import findings, oracle
+from totempole.spark.in_parts import findings_in_parts
 from totempole.spark.settling import settle, settled
 from totempole.spark.silver import Silver
 from totempole.spark.statements import Tell, findings_of_statements
@@ -31,6 +33,7 @@ CHECKED_MAX = 1_000_000
 class Judge(StrEnum):
     STATEMENTS = "statements"
     CHECKERS = "checkers"
+    PARTS = "parts"
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,7 @@ def verify(
     judge = judge or (Judge.CHECKERS if (most or 0) <= CHECKED_MAX else Judge.STATEMENTS)
     if judge is Judge.CHECKERS:
         return by_checkers(oracle.judge_runs(bronze, silver.terms))
-    found = findings_of_statements(silver, tell)
+    found = _found(judge, silver, tell)
     return Verification(
         judge,
         silver.terms.count(),
@@ -75,6 +78,14 @@ def verify(
         findings.listed(found),
         silver.spans.where("grouped").select("run").distinct().count(),
     )
+
+
+def _found(judge: Judge, silver: Silver, tell: Tell) -> DataFrame:
+    if judge is Judge.STATEMENTS:
+        return findings_of_statements(silver, tell)
+    found = settled(findings_in_parts(silver.bronze, silver.terms))
+    tell(len(NAMES), "all parts")
+    return found
 
 
 def by_checkers(judged: DataFrame) -> Verification:

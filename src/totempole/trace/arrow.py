@@ -7,7 +7,7 @@ dictionaries, and nothing is null. The schema's version travels in the metadata 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import reduce
+from functools import lru_cache, reduce
 from itertools import chain, pairwise, repeat
 from pathlib import Path
 from typing import Any
@@ -46,31 +46,48 @@ SCHEMA = pa.schema(
 def to_batch(rows: Sequence[Row], where: Path) -> Any:
     """Column by column, which costs a few calls for all rows instead of some for each."""
     columns = list(zip(*rows, strict=True))
-    flat = columns[: len(COMMON)]
-    for own in columns[len(COMMON) :]:
-        flat += zip(*own, strict=True)
-    arrays = [_array(field, values, where) for field, values in zip(SCHEMA, flat, strict=True)]
+    arrays = [_array(field, values, where) for field, values in zip(SCHEMA, columns[:_COMMON], strict=False)]
+    for layer, tuples in zip(OWN, columns[_COMMON:], strict=True):
+        arrays += _own_arrays(layer, tuples, where)
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 
+_COMMON = len(COMMON)
+
+
+def _own_arrays(layer: str, tuples: Sequence[Any], where: Path) -> Iterator[Any]:
+    """The layer's own columns. Most rows have none of them, and many batches none of some column."""
+    empty = OWN[layer]
+    places = [place for place, own in enumerate(tuples) if own is not empty]
+    for index, value in enumerate(empty):
+        field = SCHEMA.field(f"{layer}_{empty._fields[index]}")
+        used = [(place, tuples[place][index]) for place in places if tuples[place][index] != value]
+        if not used:
+            yield _repeated(value, len(tuples), field.name)
+            continue
+        column = [value] * len(tuples)
+        for place, other in used:
+            column[place] = other
+        yield _array(field, column, where)
+
+
+@lru_cache(maxsize=64)
+def _repeated(value: Any, count: int, name: str) -> Any:
+    type_ = SCHEMA.field(name).type
+    if pa.types.is_dictionary(type_):
+        return pa.array([value] * count, pa.string()).dictionary_encode()
+    return pa.array([value] * count, type_)
+
+
 def _array(field: Any, values: Sequence[Any], where: Path) -> Any:
-    first, last = values[0], values[-1]
+    if values[0] == "" == values[-1] and values.count("") == len(values):
+        return _repeated("", len(values), field.name)
     try:
-        if (first is last or first == last) and values.count(first) == len(values):
-            return _repeated(first, len(values), field.type)
         if pa.types.is_dictionary(field.type):
             return pa.array(values, pa.string()).dictionary_encode()
         return pa.array(values, field.type)
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
         raise TraceError(f"{where}: column {field.name!r} cannot hold what was recorded ({error})") from None
-
-
-def _repeated(value: Any, count: int, type_: Any) -> Any:
-    """Most columns of most batches have one value."""
-    if pa.types.is_dictionary(type_):
-        places = pa.repeat(pa.scalar(0, pa.int32()), count)
-        return pa.DictionaryArray.from_arrays(places, pa.array([value], pa.string()))
-    return pa.repeat(pa.scalar(value, type_), count)
 
 
 # Columns to rows

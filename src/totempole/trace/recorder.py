@@ -13,7 +13,7 @@ from zlib import crc32
 
 from totempole.core.effects import Effect, Trace
 from totempole.core.order import Deliver, InstallConfiguration
-from totempole.trace.schema import LEVELS, PROTOCOL_KINDS, Row, in_layers
+from totempole.trace.schema import LEVELS, OWN, PROTOCOL_KINDS, Row, in_layers
 from totempole.types import MessageId, RingId, Service
 
 _SERVICE_NAMES = {service: service.name.lower() for service in Service}
@@ -27,7 +27,8 @@ _PLAIN: dict[type, Callable[[Any], Any]] = {
 }
 
 
-_TYPED_COLUMNS = ("message", "service", "ring", "source_ring", "configuration", "previous")
+_OWN_NAMES = {layer: own._fields for layer, own in OWN.items()}
+_TYPED_COLUMNS = ("message", "service", "ring", "source_ring", "configuration")
 
 
 def _plain(layer: str, values: dict[str, Any]) -> dict[str, Any]:
@@ -37,7 +38,10 @@ def _plain(layer: str, values: dict[str, Any]) -> dict[str, Any]:
         value = values.get(name, "")
         if type(value) is not str:
             values[name] = _PLAIN[type(value)](value)
-    return in_layers(layer, values)
+    for name in _OWN_NAMES.get(layer, ()):
+        if name in values:
+            return in_layers(layer, values)
+    return values
 
 
 class Recorder:
@@ -131,7 +135,7 @@ class Recorder:
             members=tuple(installed.members),
             ring=installed.ring_id,
             seq=installed.seq,
-            previous=installed.previous,
+            previous=str(installed.previous),
         )
 
     def _trace(self, at_us: int, effect: Trace) -> None:

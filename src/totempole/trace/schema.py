@@ -90,15 +90,10 @@ class Column(NamedTuple):
     """int, str, bool, tuple[int, ...] or tuple[str, ...]."""
     empty: Any
     few: bool
-    """Text of few different values."""
+    """Text of few different values, and seldom empty: files have it as a dictionary."""
 
 
-_FEW = frozenset(
-    {
-        *("run", "layer", "kind", "service", "configuration_kind", "reason", "old_state", "new_state"),
-        *("previous", "groups_stage"),
-    }
-)
+_FEW = frozenset({"run", "layer", "kind", "service", "configuration_kind"})
 
 OWN: dict[str, Any] = {
     name: default for name, default in Row._field_defaults.items() if hasattr(default, "_fields")
@@ -134,8 +129,12 @@ def in_layers(layer: str, columns: dict[str, Any], before: Row | None = None) ->
     """Puts the layer's own columns into its tuple, in place. `before`: a row that has the others of them."""
     own = OWN.get(layer)
     if own is not None:
-        mine = {name: columns.pop(name) for name in own._fields if name in columns}
-        if mine:
+        mine = None
+        for name in own._fields:
+            if name in columns:
+                mine = mine or {}
+                mine[name] = columns.pop(name)
+        if mine is not None:
             columns[layer] = type(own)(**mine) if before is None else getattr(before, layer)._replace(**mine)
     return columns
 

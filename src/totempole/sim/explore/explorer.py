@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from totempole.checkers.history import History
-from totempole.checkers.properties import RING_PROPERTIES
+from totempole.checkers.ring import RING
 from totempole.checkers.terms import Terms
 from totempole.core.order import Deliver, InstallConfiguration
 from totempole.sim.explore.processor import Told, record
@@ -86,7 +86,7 @@ class Prologue(NamedTuple):
 def violations_of(rows: list[Row], complete: bool) -> tuple[Violation, ...]:
     history = History(rows)
     terms = Terms(complete=complete)
-    verdicts = (item.judge(history, terms) for item in RING_PROPERTIES)
+    verdicts = (item.judge(history, terms) for item in RING.properties)
     return tuple(
         Violation(verdict.property, str(violation))
         for verdict in verdicts

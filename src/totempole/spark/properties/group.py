@@ -1,4 +1,4 @@
-"""The properties of groups by name, in the order of `checkers.properties.GROUP_PROPERTIES`."""
+"""The properties of groups by name, in the order of `checkers.groups`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The properties of one ring by name, in the order of `checkers.properties.RING_PROPERTIES`."""
+"""The properties of one ring by name, in the order of `checkers.ring`."""
 
 from __future__ import annotations
 
