@@ -323,7 +323,7 @@ class Host:
                 self._scheduler.at(now_us, self._live_again, self.life, other)
 
     def _give_way(self, life: int, counts: bool) -> None:
-        """`counts`: it may have heard nothing but recordings (srp/endpoint.py, GIVE_WAY_MAX)."""
+        """`counts`: it may have heard nothing but recordings (srp/engine.py, GIVE_WAY_MAX)."""
         if life != self.life:
             return
         if counts:

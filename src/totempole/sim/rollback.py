@@ -18,7 +18,7 @@ from totempole.trace.schema import Row
 from totempole.types import ProcessorId
 
 REFUSED = "join of a former life"
-"""The branch that a processor takes which remembers better (srp/endpoint.py)."""
+"""The branch that a processor takes which remembers better (srp/engine.py)."""
 
 
 @dataclass(frozen=True, slots=True)
