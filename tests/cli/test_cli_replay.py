@@ -39,7 +39,7 @@ def test_an_identical_replay(path: Path, tmp_path: Path, capsys: pytest.CaptureF
     assert (data["identical"], data["agreed"], data["difference"]) == (True, len(life().inputs), None)
     assert sum(data["inputs"].values()) == len(life().inputs)
     assert [1, 2] in [item["members"] for item in data["configurations"]]
-    assert data["last_us"] == life().inputs[-1][1]
+    assert data["last_us"] == life().inputs[-1][0]
 
 
 @pytest.mark.parametrize("hash_seed", ["1", "4242"])
@@ -74,8 +74,8 @@ def test_quick(path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
 def test_a_difference_exits_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = life()
     changed = list(found.inputs)
-    method, now_us, arguments = changed[0]
-    changed[0] = (method, now_us + 7, arguments)
+    now_us, given = changed[0]
+    changed[0] = (now_us + 7, given)
     effects = [[], *found.effects[1:]]
     path = write(tmp_path / "x", replace(found, inputs=changed, effects=effects))
     file = tmp_path / "report.json"

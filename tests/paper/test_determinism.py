@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import pytest
 
 import totempole
+from totempole.core.order import Submit
 from totempole.sim.fuzz.plan import plan
 from totempole.sim.replay import Recording, replay
 from totempole.sim.script_runner import run
@@ -72,16 +74,16 @@ def test_replayed_inputs_give_the_same_effects(seed: int) -> None:
     assert len(lives) >= len(outcome.world.hosts)
     assert sum(len(life.inputs) for life in lives) > 1_000
     for life in lives:
-        assert replay(life.inputs, life.me, life.config, life.stable, life.trace_kinds) == life.effects
+        assert replay(life) == life.effects
 
 
 def test_replay_notices_a_different_input() -> None:
     """The comparison is worth something: one input less, and the effects differ."""
     outcome = run(plan(SEEDS[0]), level="protocol", record_inputs=True)
     life: Recording = outcome.world.hosts[1].recordings[0]
-    shortened = [item for item in life.inputs if item[0] != "submit"]
+    shortened = [item for item in life.inputs if not isinstance(item[1], Submit)]
     assert len(shortened) < len(life.inputs)
-    again = replay(shortened, life.me, life.config, life.stable, life.trace_kinds)
+    again = replay(replace(life, inputs=shortened))
     assert [effect for effects in again for effect in effects] != [
         effect for effects in life.effects for effect in effects
     ]
