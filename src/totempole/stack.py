@@ -89,7 +89,7 @@ class Parts:
 class ProcessorStack(Stack):
     """A stack whose rings and groups can be looked at."""
 
-    rings: tuple[SingleRing, ...]
+    rings: list[SingleRing]
     groups: GroupLayer | None
 
     @property
@@ -113,7 +113,7 @@ class ProcessorStack(Stack):
     ) -> None:
         super().__init__(spec.processor, incarnation, io, layers, links)
         self.spec = spec
-        self.rings = tuple(rings.values())
+        self.rings = list(rings.values())
         self.groups = groups
         self._on_network = rings
 

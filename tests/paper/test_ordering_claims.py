@@ -254,7 +254,7 @@ def test_messages_are_kept_until_they_are_safe() -> None:
         ring = lab.ring(2)
         assert set(ring.messages) == set(range(ring.safe_up_to + 1, ring.my_aru + 1))
     assert lab.ring(2).messages == {}
-    assert Trace("safe", {"ring": lab.ring(2).ring_id, "seq": 36}) in lab.entries(2)[-1].effects
+    assert Trace("safe", {"ring": lab.ring(2).ring_id, "seq": 36}, "srp") in lab.entries(2)[-1].effects
 
 
 def test_a_lost_token_is_sent_again_and_saves_the_ring() -> None:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import cast
 
 import pytest
 
 from totempole.checkers import check
 from totempole.cli.mutants import find_mutant
-from totempole.groups import GroupLayer
 from totempole.sim.doubles import doubled_numbers, rows_of_others
 from totempole.sim.fuzz.group_plan import group_plan
-from totempole.sim.fuzz.mutants import mutated_endpoint
+from totempole.sim.fuzz.mutants import mutated_stack
 from totempole.sim.fuzz.profiles import PROFILES
 from totempole.sim.fuzz.trial import RAISED, try_scenario
 from totempole.sim.scenario import Outcome, parse, run
 from totempole.sim.world import World
+from totempole.stack import ProcessorStack
 from totempole.trace.schema import Row
 
 FOUR = """
@@ -52,8 +53,9 @@ def play(steps: str) -> Outcome:
 def tables(outcome: Outcome) -> list[dict[str, tuple[str, ...]]]:
     found = []
     for host in outcome.world.hosts.values():
-        assert isinstance(host.endpoint, GroupLayer)
-        found.append({group: tuple(map(str, names)) for group, names in host.endpoint.groups.items()})
+        layer = cast(ProcessorStack, host.stack).groups
+        assert layer is not None
+        found.append({group: tuple(map(str, names)) for group, names in layer.groups.items()})
     return found
 
 
@@ -96,7 +98,7 @@ def test_a_broken_layer_is_noticed_among_the_others(mutant: str) -> None:
     """What two nodes say in one name is left out, and nothing else."""
     scenario = group_plan(0, PROFILES["doubles"])
     assert doubled_numbers(scenario)
-    verdict, _ = try_scenario(scenario, mutated_endpoint(find_mutant(mutant)))
+    verdict, _ = try_scenario(scenario, mutated_stack(find_mutant(mutant)))
     assert verdict.violated
     assert RAISED not in verdict.violated
 

@@ -77,7 +77,7 @@ class Stack:
         """`layers` from the lowest to the highest; `receivers` by the number of the network."""
         self.me = me
         self.incarnation = incarnation
-        self.layers = tuple(layers)
+        self.layers = list(layers)
         self._io = io
         self._by_name = {layer.name: layer for layer in layers}
         assert len(self._by_name) == len(self.layers), "two layers of one name"
