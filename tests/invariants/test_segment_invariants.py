@@ -55,9 +55,8 @@ def a_counter_below_zero(patch: pytest.MonkeyPatch) -> None:
     sender.cut(DATA)
 
 
-def segments_that_lack_their_offsets(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(cutter, "offsets", lambda count, room: (b"",) * count)
-    a_cutter().cut(DATA, name())
+def segments_with_half_a_header(patch: pytest.MonkeyPatch) -> None:
+    cutter._lay_out(b"half", DATA, ROOM)
 
 
 def segments_without_room(patch: pytest.MonkeyPatch) -> None:
@@ -164,7 +163,7 @@ def a_hole_that_no_range_covers(patch: pytest.MonkeyPatch) -> None:
 
 BREAKAGES: tuple[Breakage, ...] = (
     a_counter_below_zero,
-    segments_that_lack_their_offsets,
+    segments_with_half_a_header,
     segments_without_room,
     an_offset_past_the_longest_packet,
     a_range_past_its_packet,

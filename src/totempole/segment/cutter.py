@@ -25,6 +25,7 @@ from totempole.types import ByteRange, ProcessorId
 
 _OTHER = int(NameKind.OTHER)
 _HEADER_BYTES = SEGMENT.size
+_PREFIX_BYTES = _HEADER_BYTES - OFFSET_BYTES
 LAYOUTS_MAX = 512
 """Layouts of packet lengths that are remembered."""
 
@@ -90,14 +91,13 @@ def cut(
 
 def _lay_out(prefix: bytes, data: bytes, room: int) -> bytes:
     """All segments back to back. Each byte of the packet is copied once: copies are what bursts cost."""
+    assert len(prefix) == _PREFIX_BYTES, "each segment has its header"
     view = memoryview(data)
     chunks = [view[start : start + room] for start in range(0, len(data), room)]
     parts: list[bytes | memoryview] = [prefix] * (3 * len(chunks))
     parts[1::3] = offsets(len(chunks), room)
     parts[2::3] = chunks
-    burst = b"".join(parts)
-    assert len(burst) == len(data) + len(chunks) * _HEADER_BYTES, "each segment has its header"
-    return burst
+    return b"".join(parts)
 
 
 @lru_cache(LAYOUTS_MAX)

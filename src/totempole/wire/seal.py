@@ -54,6 +54,8 @@ _IDENTITY = Struct(">QII")
 _NONCE = Struct(">IQ")
 _NONCE_ZEROS = 4
 _PREFIX = HEADER.size + COUNTER_BYTES
+_HEADER_BYTES = HEADER.size
+_ADDED_BYTES = HEADER.size + SEAL_BYTES
 
 _Subkeys = dict[tuple[int, bytes], AESGCM]
 
@@ -126,7 +128,7 @@ class Seal:
             )
         if self._counter == COUNTER_MAX:
             raise ConfigurationError("the counter of the seal has run out: restart the processor")
-        assert len(header) == HEADER.size, "only a whole header is vouched for"
+        assert len(header) == _HEADER_BYTES, "only a whole header is vouched for"
         self._counter += 1
         assert 0 < self._counter <= COUNTER_MAX, "a nonce is used once"
         nonce = _NONCE.pack(0, self._counter)
@@ -150,7 +152,7 @@ class Seal:
         if known is None:
             # Only now: forgers cannot push out the subkeys of those who hold a key.
             self._remember(name, subkey)
-        assert len(body) == len(data) - HEADER.size - SEAL_BYTES, "opening takes off the seal alone"
+        assert len(body) + _ADDED_BYTES == len(data), "opening takes off the seal alone"
         return body
 
     def _remember(self, name: tuple[int, bytes], subkey: AESGCM) -> None:
