@@ -338,10 +338,6 @@ def an_order_that_had_room_and_refuses(patch: pytest.MonkeyPatch) -> None:
     a_layer(takes=False)._pump()
 
 
-def a_packet_that_never_left_comes_back(patch: pytest.MonkeyPatch) -> None:
-    a_layer().deliver(a_packet(1, 1))
-
-
 def a_packet_delivered_twice(patch: pytest.MonkeyPatch) -> None:
     layer = a_layer()
     for _ in range(2):
@@ -426,7 +422,6 @@ BREAKAGES: tuple[Breakage, ...] = (
     processes_whose_numbers_descend,
     a_process_in_a_group_that_never_joined,
     an_order_that_had_room_and_refuses,
-    a_packet_that_never_left_comes_back,
     a_packet_delivered_twice,
     a_notice_behind_a_later_one,
     a_notice_of_a_configuration_that_is_over,

@@ -194,5 +194,7 @@ def _entry(donor: bool, source: list[int] | None, asked: list[list[list[int]]] |
     if source is None or asked is None:
         return Entry(bool(donor))
     (ring, seq, configuration), index = asked
+    if not all(type(number) is int for number in (*source, *ring, seq, *configuration, index)):
+        raise ValueError(source)
     key = OrderKey(RingId(*ring), int(seq), RingId(*configuration))  # type: ignore[call-overload]
     return Entry(bool(donor), ProcessId(*source), Place(key, int(index)))  # type: ignore[call-overload]

@@ -387,7 +387,9 @@ class GroupLayer(BaseLayer):
             self._scope.tell(packet)
             return
         own = packet.origin == self._me and packet.message.incarnation == self.incarnation
-        assert self._in_flight or not own, "a packet comes back once"
+        if own and not self._in_flight:
+            self._drop(CodecError("group packet of our own that we did not send"))
+            return
         assert self._membership.follows(packet.key), "packets come in their order"
         units = self._in_flight.popleft() if own else ()
         try:

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from totempole.errors import CodecError
 from totempole.groups.body import Entry, Part
 from totempole.groups.events import GroupEvent, GroupView, StateAsked, StateBegins, StateChunk
 from totempole.groups.table import Table
@@ -219,6 +220,8 @@ class Membership:
 
     def add_part(self, places: Places, origin: ProcessorId, incarnation: int, part: Part) -> bool:
         """Whether this was the last part: the new views are in force."""
+        if self.exchanging is None or origin not in self._members:
+            raise CodecError("group table out of place")
         self._parts[origin] = (incarnation, part)
         if self._parts.keys() != self._members:
             return False
