@@ -42,7 +42,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "Ring.release",
         "stop = min(self.safe_up_to, self.delivered)",
         "stop = self.delivered",
-        3,
+        5,
     ),
     Mutant(
         "nothing asked for again",
