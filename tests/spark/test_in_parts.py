@@ -1,4 +1,4 @@
-"""Runs judged in parts on Spark get the checkers' verdicts; silver has the lives and stays of the one model."""
+"""Runs judged in parts on Spark get the checkers' verdicts; silver has the one model's lives and stays."""
 
 from __future__ import annotations
 
