@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from handbroken import Runs
 from totempole.checkers import Verdict, check
-from totempole.checkers.terms import Terms
 from totempole.checkers.verdict import LISTED_MAX
 from totempole.spark import findings
 from totempole.spark.schema import EVENTS
 from totempole.spark.silver import Silver
 from totempole.spark.terms import terms_table
-from totempole.trace.schema import Row, flat
+from totempole.trace.schema import flat
 
 SparkProperty = Callable[[Any], Iterable[DataFrame]]
-Runs = Mapping[str, tuple[Sequence[Row], Terms]]
 
 
 def silver_of(spark: SparkSession, runs: Runs) -> Silver:

@@ -72,29 +72,38 @@ def _origin(history: History, ring: str, seq: int) -> int:
 
 def _check_common_prefix(history: History, found: Findings) -> None:
     """Theorem 4.14 within a transitional configuration: no one skips what another delivers in it."""
-    stays: dict[str, list[Stay]] = {}
+    told: dict[tuple[str, str], list[list[Row]]] = {}
     for life in history.lives:
         for stay in life.stays:
-            if not stay.regular and stay.deliveries:
-                stays.setdefault(stay.name, []).append(stay)
-    for together in stays.values():
+            if not stay.regular:
+                for ring, rows in _by_ring(stay.deliveries).items():
+                    told.setdefault((stay.name, ring), []).append(rows)
+    for (name, _), together in told.items():
         everything: dict[int, Row] = {}
-        for stay in together:
-            for row in stay.deliveries:
+        for rows in together:
+            for row in rows:
                 everything.setdefault(row.seq, row)
-        for stay in together:
-            _check_prefix(everything, stay, found)
+        for rows in together:
+            _check_prefix(everything, name, rows, found)
 
 
-def _check_prefix(everything: dict[int, Row], stay: Stay, found: Findings) -> None:
-    mine = {row.seq for row in stay.deliveries}
+def _by_ring(deliveries: list[Row]) -> dict[str, list[Row]]:
+    """Numbers of different rings do not compare. Mostly there is but one ring."""
+    found: dict[str, list[Row]] = {}
+    for row in deliveries:
+        found.setdefault(row.ring, []).append(row)
+    return found
+
+
+def _check_prefix(everything: dict[int, Row], name: str, deliveries: list[Row], found: Findings) -> None:
+    mine = {row.seq for row in deliveries}
     if len(mine) == len(everything):
         return
-    last = stay.deliveries[-1]
+    last = deliveries[-1]
     for seq in sorted(everything.keys() - mine):
         if seq < last.seq:
             found.violated(
-                f"Node {last.node} delivered {last.message} in {stay.name} without "
+                f"Node {last.node} delivered {last.message} in {name} without "
                 f"{everything[seq].message}, which node {everything[seq].node} delivered there.",
                 last,
                 everything[seq],

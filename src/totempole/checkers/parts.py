@@ -4,18 +4,23 @@ A part has the rows of some messages, rings, nodes or groups, as the property's 
 what tells of lives and configurations, which every check asks for. Where a life's last row is not in a part,
 a mark stands for it, because checks ask how far a node's trace goes.
 
-What a check finds in the context it finds in every part, so equal findings are one.
+What a check finds in the context it finds in every part, so equal findings of several parts are one.
+
+A trace in which one place holds two messages, or one message has two places, does not fall into such parts;
+`unique-messages`, which is never split, says so of it, and other properties may say more or less than of the
+whole.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from zlib import crc32
 
 from totempole.checkers.property import Indices, Layer, Property, Scope, facts_of
 from totempole.checkers.terms import Terms
-from totempole.checkers.verdict import LISTED_MAX, Outcome, Verdict
+from totempole.checkers.verdict import LISTED_MAX, Outcome, Verdict, Violation
 from totempole.trace.schema import Row
 
 PART_LISTED_MAX = 10_000
@@ -92,16 +97,18 @@ def judge_in_parts(
 def merged(verdicts: Iterable[Verdict]) -> Verdict:
     """One verdict of those on the parts of a run."""
     verdicts = list(verdicts)
-    violations = dict.fromkeys(violation for verdict in verdicts for violation in verdict.violations)
+    violations: Counter[Violation] = Counter()
+    for verdict in verdicts:
+        violations |= Counter(verdict.violations)
     reasons = tuple(dict.fromkeys(reason for verdict in verdicts for reason in verdict.reasons))
     unlisted = sum(verdict.count - len(verdict.violations) for verdict in verdicts)
-    count = len(violations) + unlisted
+    count = violations.total() + unlisted
     outcome = Outcome.VIOLATED if count else Outcome.UNDECIDED if reasons else Outcome.HOLDS
     notes = {verdict.note for verdict in verdicts}
     return Verdict(
         verdicts[0].property,
         outcome,
-        tuple(violations)[:LISTED_MAX],
+        tuple(violations.elements())[:LISTED_MAX],
         count,
         reasons[:LISTED_MAX],
         notes.pop() if len(notes) == 1 else "",

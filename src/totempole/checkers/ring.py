@@ -117,7 +117,7 @@ RING = Layer(
         _property("global-order", "000 §3.5, theorems 4.17 and 4.18", Scope.RUN, global_order, _GAVE),
         _property("timestamps", "000 §5.1", Scope.RUN, timestamps, _MADE, _GAVE),
         _property(
-            "liveness", "000 §4.5, theorems 4.3, 4.7 and 4.8", Scope.RUN, liveness, "submit", _MADE, _GAVE
+            "liveness", "000 §4.5, theorems 4.3, 4.7 and 4.8", Scope.MESSAGE, liveness, "submit", _MADE, _GAVE
         ),
     ),
 )

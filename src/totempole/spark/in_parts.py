@@ -2,11 +2,12 @@
 
 Each property says by its scope which rows it must see together (`checkers.property`). The rows of a run are
 dealt out to parts accordingly, as `checkers.parts` does it in one process; the context goes to every part.
-What is found in several parts is one finding.
+What several parts find in the context is one finding.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import ceil
@@ -19,7 +20,7 @@ from pyspark.sql import functions as F
 from totempole.checkers.parts import PART_LISTED_MAX
 from totempole.checkers.properties import LAYERS
 from totempole.checkers.property import Facts, Indices, Layer, Property, Scope
-from totempole.checkers.verdict import Verdict
+from totempole.checkers.verdict import Verdict, Violation
 from totempole.spark.findings import SCHEMA
 from totempole.spark.oracle import terms_in, without_collector
 from totempole.spark.schema import EVENTS
@@ -67,7 +68,7 @@ def findings_in_parts(bronze: DataFrame, terms: DataFrame, parts: int | None = N
     every = rows.unionByName(_marks(bronze))
     dealt = every.select("*", F.inline(_shares(numbers)))
     judged = dealt.groupBy("run", "job", "part").cogroup(_known(bronze, terms, numbers))
-    return judged.applyInArrow(_judge, SCHEMA).distinct()
+    return judged.applyInArrow(_judge, f"{SCHEMA}, copy bigint").distinct().drop("copy")
 
 
 def _parts_for(bronze: DataFrame) -> int:
@@ -186,8 +187,12 @@ def _rows(table: Any) -> list[Row]:
 
 
 def _findings(run: str, verdict: Verdict) -> Iterator[dict[str, Any]]:
+    """`copy` tells equal findings of one part from each other."""
+    copies: Counter[Violation] = Counter()
     for violation in verdict.violations:
+        copies[violation] += 1
         yield {
+            "copy": copies[violation],
             "run": run,
             "property": verdict.property,
             "violated": True,
@@ -196,13 +201,13 @@ def _findings(run: str, verdict: Verdict) -> Iterator[dict[str, Any]]:
             "steps": [{"node": node, "step": step} for node, step in violation.steps],
             "text": violation.text,
         }
-    nothing: dict[str, Any] = {"nodes": [], "messages": [], "steps": []}
-    for reason in verdict.reasons:
+    nothing: dict[str, Any] = {"nodes": [], "messages": [], "steps": [], "copy": 0}
+    for reason in dict.fromkeys(verdict.reasons):
         yield {"run": run, "property": verdict.property, "violated": False, **nothing, "text": reason}
 
 
 def _arrow_schema() -> Any:
-    """`findings.SCHEMA` once more: an executor has no session that could read it."""
+    """`findings.SCHEMA` and `copy` once more: an executor has no session that could read it."""
     import pyarrow as pa
 
     step = pa.struct([("node", pa.int64()), ("step", pa.int64())])
@@ -215,5 +220,6 @@ def _arrow_schema() -> Any:
             ("messages", pa.list_(pa.string())),
             ("steps", pa.list_(step)),
             ("text", pa.string()),
+            ("copy", pa.int64()),
         ]
     )

@@ -88,17 +88,20 @@ def _misplaced(found: DataFrame) -> DataFrame:
 
 
 def _missing_in_common_prefix(silver: Silver) -> DataFrame:
-    """Theorem 4.14 within a transitional configuration: no one skips what another delivers in it."""
+    """Theorem 4.14 within a transitional configuration: no one skips what another delivers in it.
+
+    Numbers of different rings do not compare. Mostly there is but one ring.
+    """
     stay = F.struct("node", "life", "stay")
-    last = F.max_by("row", "step").over(Window.partitionBy("run", "node", "life", "stay"))
-    everyone = F.collect_set(F.struct("who", "last")).over(Window.partitionBy("run", "stay_name"))
+    last = F.max_by("row", "step").over(Window.partitionBy("run", "node", "life", "stay", "ring"))
+    everyone = F.collect_set(F.struct("who", "last")).over(Window.partitionBy("run", "stay_name", "ring"))
     delivered = (
         silver.events.where("kind = 'deliver' and not stay_regular")
         .select("*", stay.alias("who"), F.struct("node", "step", "message", "seq").alias("row"))
         .withColumn("last", last)
         .withColumn("everyone", everyone)
     )
-    places = delivered.groupBy("run", "stay_name", "seq").agg(
+    places = delivered.groupBy("run", "stay_name", "ring", "seq").agg(
         F.min_by("row", F.struct("node", "step")).alias("other"),
         F.collect_set("who").alias("deliverers"),
         F.first("everyone").alias("everyone"),

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 from types import ModuleType
 from typing import Any
 
-from agreement import Runs
-
 from totempole.checkers import Report, check
 from totempole.checkers.terms import Terms
 from totempole.trace.schema import Row
+
+Runs = Mapping[str, tuple[Sequence[Row], Terms]]
 
 
 def runs_of(module: ModuleType) -> Runs:
