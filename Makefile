@@ -4,8 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 JOBS ?= 2
+PROTOCOL_TESTS := $(addprefix tests/,wire segment srp groups core paper invariants regressions)
 
-.PHONY: demo test quick long guard check system java bench fuzz mutants clean
+.PHONY: demo test quick coverage long guard check system java bench fuzz mutants clean
 
 demo: system java
 	$(BIN)/totem demo
@@ -16,6 +17,10 @@ test: check system java
 # Before every commit: all tests but those that need namespaces, Spark, or a search.
 quick: check
 	$(BIN)/python -m pytest -n $(JOBS) -m "not long and not namespaces and not spark and not search"
+
+# How much of the protocols their own tests reach, branches included.
+coverage: $(READY)
+	$(BIN)/python -m pytest -n $(JOBS) $(PROTOCOL_TESTS) --cov --cov-report=term:skip-covered
 
 # What takes too long for every day: every mutant, Spark and the checkers on a run of each, a cluster that loses a worker.
 long: system java
