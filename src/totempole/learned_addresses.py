@@ -1,6 +1,6 @@
 """Where processors are, from what they say themselves: the rules that real and simulated hosts share.
 
-A processor is where its latest fresh Join came from (the effect `Heard`). Where any other word of its own
+A processor is where its latest fresh Join came from (the effect `Reachable`). Where any other word of its own
 came from, which somebody may have repeated, is a hint: good for Joins only, to get a fresh one from it.
 """
 
