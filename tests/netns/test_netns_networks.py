@@ -152,5 +152,5 @@ def test_recorded_inputs_have_the_same_effects_again(stage: StageMaker, tmp_path
     for path in recordings:
         report = replay(path, keys=keys)
         assert report.identical, report.difference
-        assert report.deliveries == delivered[report.header.processor] > 0
+        assert report.deliveries == delivered[report.header.spec.processor] > 0
         assert report.ended == "closed"
