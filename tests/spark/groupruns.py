@@ -14,11 +14,11 @@ import test_group_views
 from agreement import Runs, silver_of
 from groupbuilder import GroupBuilder
 from groupnoise import noise
-from handbroken import runs_of
 from idealgroups import IdealGroups
 from pyspark.sql import SparkSession
 from spoiltgroups import renumbered, spoilt
 
+from handbroken import runs_of
 from oddnames import odd_run
 from totempole.checkers import Liveness, check
 from totempole.checkers.terms import Terms

@@ -10,10 +10,10 @@ import test_broken_traces
 from agreement import Runs, disagreements, silver_of, verdicts_of
 from corruption import corrupted
 from goodtraces import P, Q, R, S, T, U, V, figure_4_15, figure_4_16
-from handbroken import runs_of
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from handbroken import runs_of
 from totempole.checkers import Liveness, Outcome
 from totempole.checkers.terms import Terms
 from totempole.sim.fuzz.mutants import MUTANTS, mutated_stack

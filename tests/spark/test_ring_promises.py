@@ -10,10 +10,10 @@ import test_broken_promises
 from agreement import Runs, disagreements, silver_of, verdicts_of
 from corruption import corrupted
 from goodtraces import figure_4_15, figure_4_16
-from handbroken import runs_of
 from pyspark.sql import SparkSession
 from tracebuilder import TraceBuilder
 
+from handbroken import runs_of
 from totempole.checkers import Outcome
 from totempole.checkers.terms import Calm, Terms
 from totempole.sim.fuzz.mutants import MUTANTS, mutated_stack

@@ -11,11 +11,11 @@ import test_broken_traces
 from agreement import Runs, disagreements, silver_of, verdicts_of
 from corruption import corrupted
 from goodtraces import figure_4_15, figure_4_16
-from handbroken import runs_of
 from idealrun import IdealRun
 from pyspark.sql import SparkSession
 from tracebuilder import TraceBuilder
 
+from handbroken import runs_of
 from totempole.checkers import Outcome, Verdict
 from totempole.checkers.ring import RING as RING_LAYER
 from totempole.checkers.terms import Terms
