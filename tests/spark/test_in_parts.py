@@ -23,7 +23,7 @@ from totempole.checkers.property import Scope
 from totempole.checkers.terms import Terms
 from totempole.checkers.verdict import LISTED_MAX
 from totempole.sim.fuzz.group_plan import group_plan
-from totempole.sim.fuzz.mutants import MUTANTS, mutated_endpoint
+from totempole.sim.fuzz.mutants import MUTANTS, mutated_stack
 from totempole.sim.fuzz.plan import plan
 from totempole.sim.script_runner import run, terms_of
 from totempole.spark import findings
@@ -49,7 +49,7 @@ def runs() -> Runs:
     outcomes = {"ring": run(plan(0), level="checked"), "groups": run(group_plan(5), level="checked")}
     outcomes["odd names"] = odd_run()
     mutant = MUTANTS[0]
-    outcomes[mutant.name] = run(plan(mutant.seed), level="checked", endpoint=mutated_endpoint(mutant))
+    outcomes[mutant.name] = run(plan(mutant.seed), level="checked", stack=mutated_stack(mutant))
     found |= {name: (outcome.rows, terms_of(outcome)) for name, outcome in outcomes.items()}
     found |= {f"noise {seed}": (noise(seed), Terms(seed % 2 > 0)) for seed in NOISE}
     return found

@@ -45,6 +45,7 @@ CAUGHT = (
     "no transitional configuration",
     "messages of other old rings taken in",
     "nothing exchanged",
+    "what was delivered not told",
 )
 """Mutants of which together every one of these properties is broken."""
 

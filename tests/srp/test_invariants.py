@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from srp_bench import OLD_RING, RING, Bench, alone_in, held, join_of
+from srp_bench import OLD_RING, RING, alone_in, held, join_of
 
 from invariants_seen import Breakage, assertions_in, failed_at
 from totempole.srp import layout
@@ -33,7 +33,6 @@ from totempole.srp.timeouts import LazyTimer, Timeouts
 from totempole.srp.timestamps import TimestampClock
 from totempole.types import RingId, Service
 from totempole.wire import layout as wire_layout
-from totempole.wire.seal import Key, Keyring
 
 OTHER_RING = RingId(400, 9)
 Patch = pytest.MonkeyPatch
@@ -706,10 +705,6 @@ def a_first_life_before_the_epoch(patch: Patch) -> None:
 def a_packet_too_small_for_an_old_message(patch: Patch) -> None:
     patch.setattr(wire_layout, "PACKET_BYTES_MAX", 100)
     runpy.run_path(str(layout.__file__), run_name=layout.__name__)
-
-
-def keys_for_an_endpoint_without_a_seal(patch: Patch) -> None:
-    Bench([1])[1].rekey(0, Keyring((Key(1, bytes(32)),)))
 
 
 BREAKAGES: list[Breakage] = [
