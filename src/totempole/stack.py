@@ -2,8 +2,9 @@
 
     StackSpec(1, rings=(RingSpec(config),), groups=GroupConfig())
 
-A ring stands on its networks and is run by an engine. Groups stand on the first ring; on every other one, and
-on the first if there are no groups, stands a `Port`, which tells what is delivered. `between` are layers
+A ring is run by an engine. It stands on its network; on several, a replicator stands between, and above the
+ring the layer in which all members agree on the networks. Groups stand on the first ring; on every other one,
+and on the first if there are no groups, stands a `Port`, which tells what is delivered. `between` are layers
 between a ring and what stands on it, the lowest first.
 """
 
@@ -21,13 +22,23 @@ from totempole.errors import ConfigurationError
 from totempole.groups.config import GroupConfig
 from totempole.groups.layer import GroupLayer
 from totempole.link import Link
+from totempole.networks.layer import LAYER as NETWORKS
+from totempole.networks.layer import Networks
+from totempole.networks.layer import Timer as NetworksTimer
+from totempole.rrp.accounts import Accounts
+from totempole.rrp.config import RedundancyConfig
+from totempole.rrp.copies import CopyReassembler
+from totempole.rrp.hello import FORMATS as RRP_FORMATS
+from totempole.rrp.layer import Replicator
 from totempole.segment import Cutter, Reassembler
 from totempole.srp.config import RingConfig
 from totempole.srp.engine import LAYER as SRP
 from totempole.srp.engine import SingleRing
 from totempole.srp.formats import FORMATS
+from totempole.srp.packets import RegularMessage, RegularToken
 from totempole.types import ProcessorId
 from totempole.wire import Codec
+from totempole.wire.codec import Formats
 
 if TYPE_CHECKING:
     from totempole.wire.seal import Keyring, Seal
@@ -39,14 +50,27 @@ class NetworkSpec:
 
     segment_bytes: int | None = None
     """The largest datagram; None: what its ring's settings say."""
+    name: str = ""
+    capacity: int = 1
+    """Beside those of the ring's other networks: how much of its messages this one gets."""
 
 
 @dataclass(frozen=True, slots=True)
 class RingSpec:
     config: RingConfig = field(default_factory=RingConfig)
-    network: int = 0
+    networks: tuple[int, ...] = (0,)
+    redundancy: RedundancyConfig | None = None
+    """How it uses its networks, if it is on several."""
     engine: str = "totem"
     between: tuple[Callable[[Scope, Order], Between], ...] = ()
+
+    def __post_init__(self) -> None:
+        if len(self.networks) > 1 and self.redundancy is None:
+            raise ConfigurationError(
+                f"a ring on {len(self.networks)} networks: say how it uses them (redundancy)"
+            )
+        if self.redundancy is not None:
+            self.redundancy.copies_on(len(self.networks))
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +81,16 @@ class StackSpec:
     groups: GroupConfig | None = None
 
     def __post_init__(self) -> None:
-        used = [ring.network for ring in self.rings]
+        used = [number for ring in self.rings for number in ring.networks]
         for number in used:
             if not 0 <= number < len(self.networks):
                 raise ConfigurationError(
                     f"network = {number}: there are {len(self.networks)} networks, counted from 0"
                 )
             if used.count(number) > 1:
-                raise ConfigurationError(f"network = {number}: two rings of one node need a network each")
+                raise ConfigurationError(
+                    f"network = {number}: it is used twice; each ring of a node needs networks of its own"
+                )
         if not self.rings:
             raise ConfigurationError("a node without a ring: give it one")
 
@@ -73,8 +99,13 @@ def _no_spread() -> float:
     return 0.0
 
 
-def new_codec(config: RingConfig, seal: Seal | None) -> Codec:
-    return Codec(FORMATS, config.cluster_id, config.ring_kind, seal, bool(config.check_contents))
+REDUNDANT_FORMATS = Formats(*FORMATS.all, *RRP_FORMATS)
+
+
+def new_codec(config: RingConfig, seal: Seal | None, routed: bool = False) -> Codec:
+    """`routed`: for a ring on several networks."""
+    formats = REDUNDANT_FORMATS if routed else FORMATS
+    return Codec(formats, config.cluster_id, config.ring_kind, seal, bool(config.check_contents), routed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +114,8 @@ class Parts:
 
     engines: Mapping[str, type[SingleRing]] = field(default_factory=lambda: {"totem": SingleRing})
     groups: type[GroupLayer] = GroupLayer
-    codec: Callable[[RingConfig, Any], Codec] = new_codec
+    codec: Callable[[RingConfig, Any, bool], Codec] = new_codec
+    replicator: type[Replicator] = Replicator
 
 
 class ProcessorStack(Stack):
@@ -109,11 +141,16 @@ class ProcessorStack(Stack):
         layers: list[Layer],
         links: dict[int, Link],
         rings: dict[int, SingleRing],
+        replicators: list[Replicator],
+        networks: list[Networks],
         groups: GroupLayer | None,
     ) -> None:
         super().__init__(spec.processor, incarnation, io, layers, links)
         self.spec = spec
-        self.rings = list(rings.values())
+        self.rings = list(dict.fromkeys(rings.values()))
+        self.replicators = replicators
+        """Of the rings that are on several networks."""
+        self.networks = networks
         self.groups = groups
         self._on_network = rings
 
@@ -133,11 +170,19 @@ def build(
     layers: list[Layer] = []
     links: dict[int, Link] = {}
     rings: dict[int, SingleRing] = {}
+    replicators: list[Replicator] = []
+    networks: list[Networks] = []
     groups: GroupLayer | None = None
     for number, ring in enumerate(spec.rings):
-        codec = parts.codec(ring.config, _seal(keyring, ring.config, spec.processor, incarnation))
-        link = links[ring.network] = _link(io, spec, ring, codec, incarnation)
-        engine = rings[ring.network] = parts.engines[ring.engine](
+        seal = _seal(keyring, ring.config, spec.processor, incarnation)
+        codec = parts.codec(ring.config, seal, ring.redundancy is not None)
+        below: Link | Replicator
+        if ring.redundancy is None:
+            below = links[ring.networks[0]] = _link(io, spec, ring, ring.networks[0], codec, incarnation)
+        else:
+            below = _replicator(io, spec, number, codec, incarnation, draw, parts, links)
+        layers += [links[network] for network in ring.networks]
+        engine = parts.engines[ring.engine](
             io,
             number,
             spec.processor,
@@ -145,15 +190,31 @@ def build(
             ring.config,
             records_of(stable, SRP, number),
             codec,
-            link,
+            below,
             draw,
         )
-        link.connect(engine)
-        layers += [link, engine]
+        below.connect(engine)
+        rings.update(dict.fromkeys(ring.networks, engine))
+        if isinstance(below, Replicator):
+            layers.append(below)
+            replicators.append(below)
+        layers.append(engine)
         order: Any = engine
+        if isinstance(below, Replicator):
+            assert ring.redundancy is not None
+            order = Networks(
+                Scope(io, NETWORKS, number, NetworksTimer),
+                engine,
+                spec.processor,
+                below,
+                ring.redundancy.probation_us,
+            )
+            engine.connect(order)
+            layers.append(order)
+            networks.append(order)
         for place, make in enumerate(ring.between):
-            below, order = order, make(Scope(io, f"between{place}", number), order)
-            _connect(below, order)
+            under, order = order, make(Scope(io, f"between{place}", number), order)
+            _connect(under, order)
             layers.append(order)
         top: Any
         if spec.groups is not None and number == 0:
@@ -164,7 +225,7 @@ def build(
             top = Port(Scope(io, "order", number), order)
         _connect(order, top)
         layers.append(top)
-    return ProcessorStack(spec, incarnation, io, layers, links, rings, groups)
+    return ProcessorStack(spec, incarnation, io, layers, links, rings, replicators, networks, groups)
 
 
 def _connect(below: Any, above: Any) -> None:
@@ -174,12 +235,63 @@ def _connect(below: Any, above: Any) -> None:
         below.connect(above)
 
 
-def _link(io: Io, spec: StackSpec, ring: RingSpec, codec: Codec, incarnation: int) -> Link:
+def _link(
+    io: Io,
+    spec: StackSpec,
+    ring: RingSpec,
+    network: int,
+    codec: Codec,
+    incarnation: int,
+    reassembler: Reassembler | None = None,
+) -> Link:
     config = ring.config
-    size = spec.networks[ring.network].segment_bytes or config.segment_bytes
+    size = spec.networks[network].segment_bytes or config.segment_bytes
     cutter = Cutter(size, spec.processor, incarnation, config.cluster_id)
-    reassembler = Reassembler(config.reassembly_bytes_max, config.cluster_id)
-    return Link(io, ring.network, codec, cutter, reassembler)
+    if reassembler is None:
+        reassembler = Reassembler(config.reassembly_bytes_max, config.cluster_id)
+    return Link(io, network, codec, cutter, reassembler)
+
+
+def _replicator(
+    io: Io,
+    spec: StackSpec,
+    number: int,
+    codec: Codec,
+    incarnation: int,
+    draw: Callable[[], float],
+    parts: Parts,
+    links: dict[int, Link],
+) -> Replicator:
+    """The layer that joins a ring's networks, on a link for each, which it adds to `links`."""
+    ring = spec.rings[number]
+    config, redundancy = ring.config, ring.redundancy
+    assert redundancy is not None, "a ring on one network stands on its link"
+    capacities = tuple(spec.networks[network].capacity for network in ring.networks)
+    accounts = Accounts(capacities, redundancy.copies_on(len(ring.networks)))
+    reassembler = CopyReassembler(config.reassembly_bytes_max, io, accounts, config.cluster_id)
+    for network in ring.networks:
+        links[network] = _link(io, spec, ring, network, codec, incarnation, reassembler)
+    mine = [links[network] for network in ring.networks]
+    replicator = parts.replicator(
+        io,
+        number,
+        spec.processor,
+        incarnation,
+        redundancy,
+        tuple(spec.networks[network].name for network in ring.networks),
+        capacities,
+        codec,
+        Cutter(mine[0].segment_bytes, spec.processor, incarnation, config.cluster_id),
+        mine,
+        accounts,
+        reassembler,
+        RegularMessage,
+        RegularToken,
+        draw,
+    )
+    for link in mine:
+        link.connect(replicator)
+    return replicator
 
 
 def _seal(keyring: Keyring | None, config: RingConfig, me: ProcessorId, incarnation: int) -> Seal | None:

@@ -159,7 +159,7 @@ def two_rings(
     spec = StackSpec(
         me,
         networks=(NetworkSpec(), NetworkSpec(segment_bytes=1_400)),
-        rings=(RingSpec(config, network=0), RingSpec(SECOND, network=1)),
+        rings=(RingSpec(config), RingSpec(SECOND, (1,))),
         groups=GroupConfig(),
     )
     return build(spec, stable, kinds, draw=jitter(me, stable), parts=SIM_PARTS)
@@ -238,7 +238,7 @@ def test_a_life_is_above_that_of_every_ring() -> None:
 
 
 def test_a_stack_that_cannot_be_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="two rings of one node need a network each"):
+    with pytest.raises(ConfigurationError, match="each ring of a node needs networks of its own"):
         StackSpec(1, rings=(RingSpec(), RingSpec(SECOND)))
     with pytest.raises(ConfigurationError, match=r"network = 1: there are 1 networks"):
-        replace(StackSpec(1), rings=(RingSpec(network=1),))
+        replace(StackSpec(1), rings=(RingSpec(networks=(1,)),))

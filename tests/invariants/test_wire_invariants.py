@@ -61,6 +61,10 @@ def a_format_with_the_flag_of_the_check(patch: pytest.MonkeyPatch) -> None:
     a_codec(flags=UNCHECKED).encode(Packet((1, 1)))
 
 
+def a_route_on_a_ring_that_is_on_one_network(patch: pytest.MonkeyPatch) -> None:
+    a_codec().encode(Packet((1, 1)), route=1)
+
+
 def fields_that_end_before_they_begin(patch: pytest.MonkeyPatch) -> None:
     verify(bytes(100), HEADER.size, HEADER.size - 1, 100, 0)
 
@@ -114,6 +118,7 @@ BREAKAGES: tuple[Breakage, ...] = (
     a_header_that_does_not_end_with_the_check,
     a_seal_without_a_key,
     a_format_with_the_flag_of_the_check,
+    a_route_on_a_ring_that_is_on_one_network,
     fields_that_end_before_they_begin,
     an_identity_longer_than_the_headers,
     two_keys_of_one_id,

@@ -13,7 +13,7 @@ from totempole.core.effects import Channel, Role, Send
 from totempole.core.io import Io
 from totempole.core.stack import BaseLayer
 from totempole.errors import CodecError
-from totempole.segment import Cutter, NotNeighbours, PacketName, Reassembler
+from totempole.segment import Burst, Cutter, NotNeighbours, PacketName, Reassembler
 from totempole.types import ByteRange, ProcessorId, RingId
 from totempole.wire import Codec
 from totempole.wire.layout import DATAGRAM_BYTES_MIN
@@ -40,6 +40,10 @@ class Below(Protocol):
     @property
     def segment_bytes(self) -> int:
         """The largest datagram that this processor can take."""
+        ...
+
+    def route(self, role: Role, length: int) -> int:
+        """What the header of a packet of about so many bytes says of its networks; 0 where there is one."""
         ...
 
     def send(
@@ -84,6 +88,19 @@ class Link(BaseLayer):
 
     # Down
 
+    def route(self, _role: Role, _length: int) -> int:
+        return 0
+
+    def cut(self, data: bytes, name: PacketName | None, ranges: Sequence[ByteRange]) -> tuple[Burst, ...]:
+        """The datagrams of a packet, or of these ranges of it."""
+        # No bursts: the ranges lie outside the packet. A damaged segment told the requester another length.
+        return self._cutter.cut(data, name, ranges) or self._cutter.cut(data, name)
+
+    @property
+    def cut_bytes(self) -> int:
+        """How long datagrams are that everyone on the ring can take."""
+        return self._cutter.segment_bytes
+
     def send(
         self,
         to: ProcessorId | None,
@@ -94,11 +111,7 @@ class Link(BaseLayer):
         name: PacketName | None = None,
         ranges: Sequence[ByteRange] = (),
     ) -> Transmission:
-        bursts = self._cutter.cut(data, name, ranges)
-        if not bursts:
-            # The ranges lie outside the packet: a damaged segment told the requester another length.
-            bursts = self._cutter.cut(data, name)
-        send = Send(self._networks, to, channel, bursts, role, packet)
+        send = Send(self._networks, to, channel, self.cut(data, name, ranges), role, packet)
         self._io.effects.append(send)
         return (send,)
 

@@ -429,7 +429,7 @@ class NodeConfig:
         return StackSpec(
             self.processor,
             tuple(NetworkSpec(ring.segment_bytes) for ring in rings),
-            tuple(RingSpec(ring, network) for network, ring in enumerate(rings)),
+            tuple(RingSpec(ring, (network,)) for network, ring in enumerate(rings)),
             self.groups,
         )
 

@@ -21,7 +21,7 @@ import logging
 import os
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from enum import Enum
 from pathlib import Path
 from struct import Struct, error
@@ -35,19 +35,23 @@ from totempole.core.records import record_text, record_value
 from totempole.errors import ConfigurationError, TraceError
 from totempole.groups import GroupConfig
 from totempole.groups.commands import Connect, Disconnect, GiveState, JoinGroup, LeaveGroup, Multicast
+from totempole.networks.commands import Drain, Restore
+from totempole.rrp.commands import NetworkBack, NetworkLost
+from totempole.rrp.config import RedundancyConfig
 from totempole.srp.commands import Rekey
 from totempole.srp.config import RingConfig
 from totempole.stack import NetworkSpec, RingSpec, StackSpec
 from totempole.wire.seal import Keyring
 
 MAGIC = b"TOTEMREC"
-VERSION = 3
+VERSION = 4
 
 INPUTS: dict[str, type] = {
     kind.__name__: kind
     for kind in (
         *(Start, Arrived, Expired, Written, Narrowed, Submit, Leave, Rekey),
         *(Connect, Disconnect, JoinGroup, LeaveGroup, Multicast, GiveState),
+        *(NetworkLost, NetworkBack, Drain, Restore),
     )
 }
 """All that a stack can be fed. The header lists those that its file was written with."""
@@ -207,9 +211,14 @@ def _header_bytes(header: RecordingHeader) -> bytes:
     spec = header.spec
     values = {
         "processor": spec.processor,
-        "networks": [network.segment_bytes for network in spec.networks],
+        "networks": [asdict(network) for network in spec.networks],
         "rings": [
-            {"engine": ring.engine, "network": ring.network, "config": _settings(ring.config)}
+            {
+                "engine": ring.engine,
+                "networks": ring.networks,
+                "redundancy": None if ring.redundancy is None else _settings(ring.redundancy),
+                "config": _settings(ring.config),
+            }
             for ring in spec.rings
         ],
         "groups": None if spec.groups is None else _settings(spec.groups),
@@ -221,8 +230,9 @@ def _header_bytes(header: RecordingHeader) -> bytes:
     return json.dumps(values, sort_keys=True).encode()
 
 
-def _settings(config: RingConfig | GroupConfig) -> dict[str, int]:
-    return {item.name: int(getattr(config, item.name)) for item in fields(config)}
+def _settings(config: RingConfig | GroupConfig | RedundancyConfig) -> dict[str, int | str]:
+    values = ((item.name, getattr(config, item.name)) for item in fields(config))
+    return {name: value if isinstance(value, str) else int(value) for name, value in values}
 
 
 def _fields(given: Input) -> Sequence[Any]:
@@ -355,19 +365,24 @@ def _decoded_header(body: bytes, path: Path) -> tuple[RecordingHeader, list[str]
 
 def _decoded_spec(values: dict[str, Any]) -> StackSpec:
     rings = [
-        RingSpec(_config(RingConfig, ring["config"]), ring["network"], ring["engine"])
+        RingSpec(
+            _config(RingConfig, ring["config"]),
+            tuple(ring["networks"]),
+            ring["redundancy"] and _config(RedundancyConfig, ring["redundancy"]),
+            ring["engine"],
+        )
         for ring in values["rings"]
     ]
     groups = values["groups"]
     return StackSpec(
         values["processor"],
-        tuple(NetworkSpec(segment_bytes) for segment_bytes in values["networks"]),
+        tuple(NetworkSpec(**network) for network in values["networks"]),
         tuple(rings),
         None if groups is None else _config(GroupConfig, groups),
     )
 
 
-Config = TypeVar("Config", RingConfig, GroupConfig)
+Config = TypeVar("Config", RingConfig, GroupConfig, RedundancyConfig)
 
 
 def _config(kind: type[Config], values: dict[str, Any]) -> Config:

@@ -56,9 +56,10 @@ class Cutter:
         self, data: bytes, name: PacketName | None = None, ranges: Sequence[ByteRange] = ()
     ) -> tuple[Burst, ...]:
         """The whole of an encoded packet, or these ranges of it. A packet without a name gets one."""
-        return cut(name or self._next_name(), data, self.segment_bytes, ranges, self._cluster_id)
+        return cut(name or self.next_name(), data, self.segment_bytes, ranges, self._cluster_id)
 
-    def _next_name(self) -> PacketName:
+    def next_name(self) -> PacketName:
+        """For a packet that the ring does not name."""
         self._counter += 1
         assert self._counter > 0, "the counter only grows"
         return PacketName(_OTHER, self._incarnation, self._sender, self._counter)

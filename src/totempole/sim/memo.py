@@ -10,6 +10,7 @@ from functools import lru_cache
 
 from totempole.srp.formats import FORMATS
 from totempole.srp.layout import REGULAR_OVERHEAD, PacketType
+from totempole.stack import REDUNDANT_FORMATS
 from totempole.types import RingKind
 from totempole.wire import Codec
 from totempole.wire.codec import Packet
@@ -27,8 +28,11 @@ _TYPE_STOP = len(_MESSAGE_START)
 class RememberingCodec(Codec):
     __slots__ = ("_recent",)
 
-    def __init__(self, cluster_id: int, ring_kind: RingKind, check_contents: bool = True) -> None:
-        super().__init__(FORMATS, cluster_id, ring_kind, None, check_contents)
+    def __init__(
+        self, cluster_id: int, ring_kind: RingKind, check_contents: bool = True, routed: bool = False
+    ) -> None:
+        formats = REDUNDANT_FORMATS if routed else FORMATS
+        super().__init__(formats, cluster_id, ring_kind, None, check_contents, routed)
         self._recent: dict[bytes, tuple[bytes, Packet]] = {}
 
     def decode(self, data: bytes | memoryview) -> Packet:

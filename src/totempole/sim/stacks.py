@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from totempole.core.order import Between, Deliver
 from totempole.groups.config import GroupConfig
 from totempole.jitter import jitter
+from totempole.rrp.config import RedundancyConfig
 from totempole.sim.memo import shared_codec
 from totempole.srp.config import RingConfig
-from totempole.stack import Parts, ProcessorStack, RingSpec, StackSpec, build, new_codec
+from totempole.stack import NetworkSpec, Parts, ProcessorStack, RingSpec, StackSpec, build, new_codec
 from totempole.types import ProcessorId
 from totempole.wire import Codec
 from totempole.wire.seal import SECRET_BYTES, Key, Keyring, Seal
@@ -18,10 +19,10 @@ from totempole.wire.seal import SECRET_BYTES, Key, Keyring, Seal
 FIRST_KEYS = (1,)
 
 
-def sim_codec(config: RingConfig, seal: Seal | None) -> Codec:
+def sim_codec(config: RingConfig, seal: Seal | None, routed: bool = False) -> Codec:
     if seal is not None:
-        return new_codec(config, seal)
-    return shared_codec(config.cluster_id, config.ring_kind, bool(config.check_contents))
+        return new_codec(config, seal, routed)
+    return shared_codec(config.cluster_id, config.ring_kind, bool(config.check_contents), routed)
 
 
 SIM_PARTS = Parts(codec=sim_codec)
@@ -57,10 +58,14 @@ class RealStack:
     groups: GroupConfig | None = None
     keys: Keys | None = None
     parts: Parts = SIM_PARTS
+    networks: tuple[NetworkSpec, ...] = (NetworkSpec(),)
+    redundancy: RedundancyConfig | None = None
+    """How the ring uses its networks, if they are several."""
 
     def spec(self, me: ProcessorId, config: RingConfig) -> StackSpec:
         between = () if self.groups is None else (Tap,)
-        return StackSpec(me, rings=(RingSpec(config, between=between),), groups=self.groups)
+        ring = RingSpec(config, tuple(range(len(self.networks))), self.redundancy, between=between)
+        return StackSpec(me, self.networks, (ring,), self.groups)
 
     def __call__(
         self, me: ProcessorId, config: RingConfig, stable: Mapping[str, int], trace_kinds: frozenset[str], /

@@ -32,6 +32,9 @@ from totempole.wire import Codec
 LAYER = "srp"
 _TIMERS = tuple(Timer)
 
+MISSING_MAX = 1024
+"""Places behind the first gap that are looked at for others."""
+
 GIVE_WAY_MAX = 3
 """How often a first life gives way to its own number. What it heard may have been recordings of a former
 life, which was lost with its storage; they must not keep it from starting for ever. If the number is truly in
@@ -173,6 +176,32 @@ class SingleRing(BaseLayer):
     def leave(self, *, more_to_come: bool = False) -> None:
         self._output.now_us = self._io.now_us
         self.machine.leave(more_to_come)
+
+    # What a layer between the ring and its networks asks (rrp)
+
+    @property
+    def members(self) -> tuple[ProcessorId, ...]:
+        """Of the ring that this processor is on, or is about to be on."""
+        return self.machine.current.ring.members
+
+    @property
+    def token_wait_most_us(self) -> int:
+        """How long a token may be held back at each hop, and the ring still be sure of it."""
+        hops = 4 * len(self.members)
+        return min(self.config.token_retransmission_us // 4, self.config.token_loss_us // hops)
+
+    def awaits(self, token: RegularToken) -> bool:
+        return self.machine.awaits(token)
+
+    def misses(self, token: RegularToken) -> bool:
+        """Whether messages would be asked for if the token were taken now."""
+        return self.machine.current.ring.my_aru < self.machine.due_up_to(token)
+
+    def missing(self, token: RegularToken) -> list[int]:
+        """Which those are, as far as a token can ask for them."""
+        ring = self.machine.current.ring
+        first, last = ring.my_aru + 1, self.machine.due_up_to(token)
+        return [seq for seq in range(first, min(last, first + MISSING_MAX) + 1) if seq not in ring.messages]
 
     # The link
 

@@ -337,6 +337,16 @@ class Machine:
             and token.block_seq < CEILING
         )
 
+    def awaits(self, token: RegularToken) -> bool:
+        """Whether it is the one that this processor would take next."""
+        holds = self.state is State.OPERATIONAL or self.state is State.RECOVER
+        return holds and token.sender == self.current.ring.predecessor and self.is_near_token(token)
+
+    def due_up_to(self, token: RegularToken) -> int:
+        """Messages of the ring that are asked for when this token is taken, if they are missing."""
+        recovering = self.state is State.RECOVER
+        return self.processor.ordering.due_up_to(self.current.ring, token, recovering)
+
     def own_numbers(self, packet: Packet) -> Own:
         """What the packet's numbers are compared with before it is received."""
         processor, ring = self.processor, self.current.ring

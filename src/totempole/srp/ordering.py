@@ -215,12 +215,15 @@ class Ordering:
         recovery: Recovery | None,
     ) -> tuple[RetransmissionRequest, ...]:
         """What others ask for and this processor cannot give, and what it misses itself."""
-        classic = not self._accelerated or recovery is not None
-        up_to = token.seq if classic else ring.last_sent_seq
+        up_to = self.due_up_to(ring, token, recovery is not None)
         if ring.my_aru >= up_to and not passed_on:
             return ()
         up_to = min(up_to, ring.my_aru + self._reach)
         return ring.request_missing(passed_on, up_to, self._holes, self._config.requests_max)
+
+    def due_up_to(self, ring: Ring, token: RegularToken, recovering: bool) -> int:
+        """Messages up to here should be here when the token comes, and are asked for if they are not."""
+        return ring.last_sent_seq if self._accelerated and not recovering else token.seq
 
     def _late_packets(self, new_packets: int) -> int:
         """How many of this visit's new packets follow the token."""

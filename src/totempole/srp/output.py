@@ -71,6 +71,8 @@ class Output:
         self._below.limit_segments(least)
 
     def encode(self, packet: Packet) -> bytes:
+        if type(packet) is RegularMessage:
+            return self._codec.encode(packet, self._below.route(Role.MESSAGE, len(packet.contents)))
         return self._codec.encode(packet)
 
     def multicast(self, packet: Packet, data: bytes) -> None:
@@ -106,7 +108,8 @@ class Output:
     def pass_token(self, to: ProcessorId, token: RegularToken | CommitToken) -> Transmission:
         """Gives the transmission back, to be repeated as it is if the token is lost."""
         role = Role.TOKEN if type(token) is RegularToken else Role.CONTROL
-        return self._below.send(to, Channel.TOKEN, token, self._codec.encode(token), role)
+        data = self._codec.encode(token, self._below.route(role, 0))
+        return self._below.send(to, Channel.TOKEN, token, data, role)
 
     def repeat_token(self, passed: Transmission) -> None:
         self._below.repeat(passed, Role.TOKEN_AGAIN if passed[0].role is Role.TOKEN else Role.CONTROL)

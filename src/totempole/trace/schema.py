@@ -15,7 +15,7 @@ from itertools import chain
 from typing import Any, NamedTuple, get_type_hints
 
 from totempole.trace.kinds import Kind, Level
-from totempole.trace.layers import groups, node, srp
+from totempole.trace.layers import groups, networks, node, srp
 from totempole.trace.layers.groups import GroupColumns
 from totempole.trace.layers.srp import SrpColumns
 
@@ -42,6 +42,7 @@ class Row(NamedTuple):
     timestamp: int = 0
     source_ring: str = ""
     network: int = 0
+    """From 1."""
     configuration: str = ""
     """The configuration in force, or that a `configuration` row installs."""
     configuration_kind: str = ""
@@ -54,7 +55,7 @@ class Row(NamedTuple):
     """CRC-32 of the content; 0 below the level `checked`. The group layer's begins at 1, so that the digest
     of an empty content is not 0."""
     reason: str = ""
-    """Why, in words that do not vary: one of a few."""
+    """Why, in words that do not vary: one of a few. Of a network: what is wrong with it."""
     old_state: str = ""
     new_state: str = ""
     previous: str = ""
@@ -65,7 +66,7 @@ class Row(NamedTuple):
     groups: GroupColumns = GroupColumns()
 
 
-LAYERS = (node.KINDS, srp.KINDS, groups.KINDS)
+LAYERS = (node.KINDS, srp.KINDS, networks.KINDS, groups.KINDS)
 
 KINDS: dict[str, Kind] = {kind.name: kind for layer in LAYERS for kind in layer}
 assert len(KINDS) == sum(map(len, LAYERS)), "two layers declare one kind"

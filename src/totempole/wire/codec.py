@@ -19,7 +19,16 @@ from typing import TYPE_CHECKING, Any
 from totempole.errors import CodecError, ConfigurationError
 from totempole.types import Payload
 from totempole.wire.check import check_of
-from totempole.wire.layout import CHECK_BYTES, HEAD, HEADER, MAGIC, PACKET_BYTES_MAX, UNSEALED, VERSION
+from totempole.wire.layout import (
+    CHECK_BYTES,
+    HEAD,
+    HEADER,
+    MAGIC,
+    PACKET_BYTES_MAX,
+    ROUTE_SHIFT,
+    UNSEALED,
+    VERSION,
+)
 
 if TYPE_CHECKING:
     from totempole.wire.seal import (  # else whoever needs no seal would wait for `cryptography` to load
@@ -46,6 +55,7 @@ _NO_CHECK = bytes(CHECK_BYTES)
 """The check of a sealed packet, in its header."""
 
 _FIELDS = HEADER.size
+_FLAGS = (1 << ROUTE_SHIFT) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +74,7 @@ class Formats:
     """All packets of an engine."""
 
     def __init__(self, *formats: Format) -> None:
+        self.all = formats
         self.writers = {each.packet: (each.number, each.write) for each in formats}
         self.readers = {each.number: each.read for each in formats}
         assert len(self.writers) == len(self.readers) == len(formats), "two formats of one packet or type"
@@ -74,13 +85,13 @@ class Codec:
     """Encodes and decodes an engine's packets, of one cluster and one ring kind.
 
     `check_contents`: whether the check of what is encoded without a seal covers contents. What is decoded
-    says so itself.
+    says so itself. `routed`: whether packets may have routes.
 
     Without a seal, both directions are pure functions. With one, the codec is its sender's own, and each
     encoding differs from all before.
     """
 
-    __slots__ = ("_check_contents", "_cluster_id", "_readers", "_ring_kind", "_seal", "_writers")
+    __slots__ = ("_check_contents", "_cluster_id", "_readers", "_ring_kind", "_routed", "_seal", "_writers")
 
     def __init__(
         self,
@@ -89,6 +100,7 @@ class Codec:
         ring_kind: int,
         seal: Seal | None = None,
         check_contents: bool = True,
+        routed: bool = False,
     ) -> None:
         if not 0 <= cluster_id < 2**64:
             raise ConfigurationError(f"cluster_id = {cluster_id}: give a number from 0 to 2**64 - 1")
@@ -100,14 +112,16 @@ class Codec:
         self._ring_kind = int(ring_kind)
         self._seal = seal
         self._check_contents = check_contents
+        self._routed = routed
 
     def rekey(self, keyring: Keyring) -> None:
         """From now on seals with the keyring's active key, and accepts its keys and no others."""
         assert self._seal is not None, "a codec without a seal cannot be given keys"
         self._seal.rekey(keyring)
 
-    def encode(self, packet: Packet) -> bytes:
+    def encode(self, packet: Packet, route: int = 0) -> bytes:
         """The packet's bytes. What `decode` would refuse is not built, but raises ConfigurationError."""
+        assert not route or self._routed, "a route on a ring that is on one network"
         kind, write = self._writers[type(packet)]
         seal = self._seal
         key = UNSEALED if seal is None else seal.key_id
@@ -117,6 +131,8 @@ class Codec:
             unchecked = contents and seal is None and not self._check_contents
             if unchecked:
                 flags |= UNCHECKED
+            if route:
+                flags |= route << ROUTE_SHIFT
             head = HEAD.pack(
                 MAGIC, VERSION, kind, self._ring_kind, key, flags, self._cluster_id, packet[0], packet[1]
             )
@@ -149,6 +165,8 @@ class Codec:
             raise CodecError("cluster")
         if ring_kind != self._ring_kind:
             raise CodecError("ring kind")
+        if self._routed:
+            flags &= _FLAGS  # else the format finds them malformed
         start = _FIELDS
         if self._seal is not None:
             data, start = self._seal.open(key, data), 0

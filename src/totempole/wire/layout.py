@@ -7,6 +7,9 @@ before any list is read. Each engine lays out its own packets (srp/layout.py).
     header     magic 2s, version u8, type u8, ring kind u8, key id u8, flags u16, cluster id u64,
                sender u32, incarnation u32, check u32
 
+The high byte of the flags is the packet's route, where its ring is on several networks (rrp/route.py). It is
+0 on a ring that is on one.
+
 A sealed packet (seal.py) names its key in the header, whose check is 0; then come a counter u64, the fields
 and contents, encrypted, and a tag of 16 bytes.
 """
@@ -27,6 +30,10 @@ HEADER = Struct(">2sBBBBHQIII")
 
 IDENTITY = slice(8, HEAD.size)
 """Where the header names the cluster, the sender and its incarnation: the last fields before the check."""
+
+ROUTE_AT = 6
+ROUTE_SHIFT = 8
+"""Where the route stands, in the packet and within the flags."""
 
 COUNTER_BYTES = 8
 TAG_BYTES = 16

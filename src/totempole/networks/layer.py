@@ -1,0 +1,231 @@
+"""Carries reports on networks in the total order, and tells the replicator below what all have agreed on."""
+
+from __future__ import annotations
+
+from collections import deque
+from enum import IntEnum
+
+from totempole.core.io import Scope
+from totempole.core.order import Between, Deliver, InstallConfiguration, Order
+from totempole.core.stack import Commands
+from totempole.errors import ConfigurationError
+from totempole.networks.commands import Drain, Restore
+from totempole.networks.events import NetworkChanged, NetworkRefused, NetworkState
+from totempole.networks.reports import (
+    ReportKind,
+    Request,
+    Row,
+    is_report,
+    pack_request,
+    pack_row,
+    unpack,
+)
+from totempole.networks.service import Change, Service
+from totempole.rrp.layer import Replicator
+from totempole.rrp.paths import Finding
+from totempole.types import OrderKey, ProcessorId
+from totempole.types import Service as Quality
+
+LAYER = "networks"
+
+RANK_US = 250_000
+"""The member of the lowest number ends a probation. Each further one waits so much longer, in case that one
+is gone."""
+
+RELAPSES_MAX = 8
+"""A probation doubles with each relapse, up to 256 times."""
+
+LASTING = 20
+"""In service for so many probations, a network has no relapses any more."""
+
+REQUESTS_MAX = 16
+"""What people have asked for and is not sent yet."""
+
+
+ROW_GAP_US = 300_000
+"""Between two rows of one processor that tell of the same networks."""
+
+
+class Timer(IntEnum):
+    """The probation of each network, and the next row."""
+
+    FIRST = 0
+    SECOND = 1
+    THIRD = 2
+    FOURTH = 3
+    FIFTH = 4
+    SIXTH = 5
+    SEVENTH = 6
+    ROW = 7
+
+
+class Networks(Between):
+    def __init__(
+        self, scope: Scope, below: Order, me: ProcessorId, replicator: Replicator, probation_us: int
+    ) -> None:
+        super().__init__(scope, below)
+        self.service = Service(replicator.names)
+        self._me = me
+        self._replicator = replicator
+        self._probation_us = probation_us
+        self._members: tuple[ProcessorId, ...] = ()
+        self._told: Row | None = None
+        """The row that this processor has told last in this configuration."""
+        self._told_us = 0
+        self._row_timer_set = False
+        self._underway = False
+        """Whether it is not delivered yet."""
+        self._requests: deque[Request] = deque()
+        self._relapses = [0] * len(replicator.names)
+        self._since_us = [0] * len(replicator.names)
+        """When each network last came into service."""
+
+    @property
+    def commands(self) -> Commands:
+        return {Drain: self._drain, Restore: self._restore}
+
+    # What people ask for
+
+    def _drain(self, command: Drain) -> None:
+        self._ask(ReportKind.DRAIN, command.network)
+
+    def _restore(self, command: Restore) -> None:
+        self._ask(ReportKind.RESTORE, command.network)
+
+    def _ask(self, kind: ReportKind, network: int) -> None:
+        if not 0 <= network < len(self.service.names):
+            raise ConfigurationError(f"network {network}: there are {len(self.service.names)}, from 0")
+        if len(self._requests) >= REQUESTS_MAX:
+            raise ConfigurationError("too many requests wait already: ask again")
+        self._requests.append(Request(kind, network))
+
+    # What this processor reports
+
+    def settle(self) -> None:
+        if not self._members:
+            return
+        self._tell_row()
+        while self._requests:
+            if not self.below.submit(pack_request(self._requests[0]), Quality.AGREED):
+                return
+            self._requests.popleft()
+
+    def _tell_row(self) -> None:
+        """One at a time: what changes while it is under way is in the next. What is learned of a network that
+        is known to have failed may wait a little, so that there is more to tell."""
+        replicator, told = self._replicator, self._told
+        if self._underway or not self._has_news(told):
+            return
+        if told is not None and _networks_of(replicator.findings) <= _networks_of(told.findings):
+            wait_us = self._told_us + ROW_GAP_US - self.scope.now_us
+            if wait_us > 0:
+                if not self._row_timer_set:
+                    self._row_timer_set = True
+                    self.scope.set_timer(Timer.ROW, wait_us)
+                return
+        service = self.service
+        row = Row(service.out, service.drained, replicator.crossed, replicator.findings)
+        if self.below.submit(pack_row(row), Quality.AGREED):
+            self._told, self._told_us = row, self.scope.now_us
+            self._underway = True
+
+    def _has_news(self, told: Row | None) -> bool:
+        replicator = self._replicator
+        return told is None or (told.crossed, told.findings) != (replicator.crossed, replicator.findings)
+
+    # The total order
+
+    def submit(self, payload: bytes, service: Quality, groups: tuple[int, ...] = ()) -> bool:
+        if is_report(payload):
+            raise ConfigurationError("a payload that begins as a report on networks does: begin it otherwise")
+        return super().submit(payload, service, groups)
+
+    def install(self, installed: InstallConfiguration) -> None:
+        configuration = installed.configuration
+        if configuration.kind == "regular":
+            self._members = configuration.members
+            self.service.install(configuration.members)
+            self._told = None
+            self._underway = False
+        super().install(installed)
+
+    def deliver(self, packet: Deliver) -> None:
+        if not is_report(packet.payload):
+            self.above.deliver(packet)
+            return
+        report = unpack(packet.payload, len(self.service.names))
+        if isinstance(report, Row):
+            if packet.origin == self._me:
+                self._underway = False
+            self._changed(self.service.take_row(packet.origin, report), packet.key)
+        elif isinstance(report, Request):
+            self._carry_out(packet.origin, report, packet.key)
+
+    def _carry_out(self, origin: ProcessorId, request: Request, key: OrderKey) -> None:
+        network, service = request.network, self.service
+        answer: list[Change] | str
+        if request.kind is ReportKind.DRAIN:
+            answer = service.drain(network)
+        elif request.kind is ReportKind.RESTORE:
+            answer = service.restore(network)
+        else:
+            answer = service.reinstate(network)
+        if isinstance(answer, str):
+            if origin == self._me:
+                self.scope.tell(NetworkRefused(network, service.names[network], answer))
+        else:
+            self._changed(answer, key)
+
+    def _changed(self, changes: list[Change], key: OrderKey) -> None:
+        service = self.service
+        for change in changes:
+            self._follow(change)
+            name = service.names[change.network]
+            if self.scope.traces("network"):
+                self.scope.trace(
+                    "network",
+                    {
+                        "network": change.network + 1,
+                        "ring": key.ring_id,
+                        "seq": key.seq,
+                        "old_state": change.old.name.lower(),
+                        "new_state": change.new.name.lower(),
+                        "reason": change.why,
+                    },
+                )
+            self.scope.tell(NetworkChanged(change.network, name, change.old, change.new, change.why, key))
+        if service.is_agreed:
+            self._replicator.serve(service.carrying, service.drained, not service.is_whole)
+
+    # Probation
+
+    def _follow(self, change: Change) -> None:
+        number, now_us = change.network, self.scope.now_us
+        if change.new is change.old:
+            return
+        if change.old is NetworkState.IN_SERVICE and change.new is not NetworkState.DRAINED:
+            lasted_us = now_us - self._since_us[number]
+            if lasted_us > LASTING * self._probation_us << self._relapses[number]:
+                self._relapses[number] = 0
+            elif self._since_us[number]:
+                self._relapses[number] = min(self._relapses[number] + 1, RELAPSES_MAX)
+        if change.new is NetworkState.IN_SERVICE:
+            self._since_us[number] = now_us
+        if change.new is NetworkState.PROBATION:
+            rank = sorted(self._members).index(self._me) if self._me in self._members else 0
+            wait_us = (self._probation_us << self._relapses[number]) + rank * RANK_US
+            self.scope.set_timer(Timer(number), wait_us)
+        else:
+            self.scope.cancel_timer(Timer(number))
+
+    def expired(self, timer: int) -> None:
+        self.scope.expired(Timer(timer))
+        if timer == Timer.ROW:
+            self._row_timer_set = False
+            return
+        if self.service.states[timer] is NetworkState.PROBATION and len(self._requests) < REQUESTS_MAX:
+            self._requests.append(Request(ReportKind.REINSTATE, timer))
+
+
+def _networks_of(findings: tuple[Finding, ...]) -> set[int]:
+    return {finding.network for finding in findings}

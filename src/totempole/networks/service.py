@@ -1,0 +1,196 @@
+"""Which networks are in service: a state that all members of a ring keep alike.
+
+It changes only by what is delivered, so that it changes everywhere at the same place of the total order. On a
+new configuration each member tells what it knows, and the state begins anew from all of that: processors that
+come together from two rings agree.
+
+| state | a path is bad | no path is bad | drained by people | restored |
+|---|---|---|---|---|
+| in service | sick or faulty, unless it is the last | - | drained | - |
+| sick, faulty | sick or faulty, as the paths are | on probation | drained | - |
+| on probation | sick or faulty | in service, when its time is over | drained | - |
+| drained | - | - | - | in service, or as its paths are |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from totempole.networks.diagnosis import Bad, diagnose
+from totempole.networks.events import NetworkState
+from totempole.networks.reports import Row
+from totempole.types import ProcessorId
+
+OUT = (NetworkState.SICK, NetworkState.FAULTY, NetworkState.PROBATION)
+
+
+class Change(NamedTuple):
+    network: int
+    old: NetworkState
+    new: NetworkState
+    why: str
+
+
+class Service:
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = tuple(names)
+        self.states = [NetworkState.IN_SERVICE for _ in names]
+        self.why = ["" for _ in names]
+        """What is wrong with each, in words."""
+        self._told: list[frozenset[Bad]] = [frozenset() for _ in names]
+        self.rows: dict[ProcessorId, Row] = {}
+        self._members: tuple[ProcessorId, ...] = ()
+        self._awaited: set[ProcessorId] = set()
+
+    # What is delivered
+
+    def install(self, members: Sequence[ProcessorId]) -> None:
+        """A new configuration: until each member has told what it knows, all stays as it is."""
+        self._members = tuple(sorted(members))
+        self._awaited = set(members)
+        self.rows.clear()
+
+    def take_row(self, origin: ProcessorId, row: Row) -> list[Change]:
+        if origin not in self._members:
+            return []
+        self.rows[origin] = row
+        before = list(self.states)
+        if self._awaited:
+            self._awaited.discard(origin)
+            if self._awaited:
+                return []
+            self._begin()
+        return self._judge(before)
+
+    def drain(self, network: int) -> list[Change] | str:
+        """What changes, or why it is refused."""
+        if self._awaited:
+            return "the ring has just changed: ask again"
+        rest = [other for other in self._in_service() if other != network]
+        if not rest:
+            return "no other network is in service"
+        cut = [other for other in rest if self._bad(other)]
+        if len(cut) == len(rest):
+            return f"{self.names[cut[0]]} does not reach everyone: {self.why[cut[0]]}"
+        before = list(self.states)
+        self.states[network] = NetworkState.DRAINED
+        return self._judge(before)
+
+    def restore(self, network: int) -> list[Change] | str:
+        if self._awaited:
+            return "the ring has just changed: ask again"
+        if self.states[network] is not NetworkState.DRAINED:
+            return "it is not drained"
+        return self._put_in(network)
+
+    def reinstate(self, network: int) -> list[Change]:
+        """Its probation is over."""
+        if self._awaited or self.states[network] is not NetworkState.PROBATION:
+            return []
+        return self._put_in(network)
+
+    def _put_in(self, network: int) -> list[Change]:
+        before = list(self.states)
+        self.states[network] = NetworkState.IN_SERVICE
+        return self._judge(before)
+
+    # What follows from it
+
+    @property
+    def is_agreed(self) -> bool:
+        """Whether all members have told what they know."""
+        return not self._awaited
+
+    @property
+    def drained(self) -> int:
+        return sum(1 << n for n, state in enumerate(self.states) if state is NetworkState.DRAINED)
+
+    @property
+    def out(self) -> int:
+        return sum(1 << n for n, state in enumerate(self.states) if state in OUT)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every network in service reaches everyone."""
+        return not any(map(self._bad, self._in_service()))
+
+    @property
+    def carrying(self) -> int:
+        """The networks that messages go on: those in service, or all where none of them is whole."""
+        networks = self._in_service()
+        if not self.is_whole:
+            networks = [n for n, state in enumerate(self.states) if state is not NetworkState.DRAINED]
+        return sum(1 << number for number in networks)
+
+    def _in_service(self) -> list[int]:
+        return [n for n, state in enumerate(self.states) if state is NetworkState.IN_SERVICE]
+
+    def _bad(self, network: int) -> list[Bad]:
+        return [
+            Bad(finding.sender, receiver, finding.dead, finding.lost)
+            for receiver, row in sorted(self.rows.items())
+            for finding in row.findings
+            if finding.network == network and finding.sender in self._members
+        ]
+
+    def _begin(self) -> None:
+        drained = out = 0
+        for row in self.rows.values():
+            drained |= row.drained
+            out |= row.out
+        every = (1 << len(self.states)) - 1
+        if drained == every:
+            drained = 0
+        for number in range(len(self.states)):
+            if drained >> number & 1:
+                self.states[number] = NetworkState.DRAINED
+            elif out >> number & 1 and (drained | out) != every:
+                self.states[number] = NetworkState.PROBATION
+            else:
+                self.states[number] = NetworkState.IN_SERVICE
+
+    def _judge(self, before: list[NetworkState]) -> list[Change]:
+        for number, state in enumerate(self.states):
+            if state is not NetworkState.DRAINED:
+                self.states[number] = self._judged(number, state)
+        if not self.is_whole:
+            self._take_what_is_whole()
+        assert self._in_service(), "the last network in service is never marked"
+        return [change for number, old in enumerate(before) if (change := self._change(number, old))]
+
+    def _judged(self, number: int, state: NetworkState) -> NetworkState:
+        bad = self._bad(number)
+        if not bad:
+            return NetworkState.PROBATION if state in OUT else state
+        if state is NetworkState.IN_SERVICE and self._in_service() == [number]:
+            return state
+        return NetworkState.FAULTY if any(path.dead for path in bad) else NetworkState.SICK
+
+    def _take_what_is_whole(self) -> None:
+        """The network in service does not reach everyone. One on probation that does need not wait."""
+        for number, state in enumerate(self.states):
+            if state is NetworkState.PROBATION:
+                self.states[number] = NetworkState.IN_SERVICE
+                for other in self._in_service():
+                    self.states[other] = self._judged(other, self.states[other])
+                return
+
+    def _change(self, number: int, old: NetworkState) -> Change | None:
+        """What is worth telling: another state, or a fault that is larger than was told. That a fault becomes
+        smaller is told when it is over."""
+        bad, why = frozenset(self._bad(number)), self._why(number)
+        is_news = why != self.why[number] and not bad < self._told[number]
+        self.why[number] = why
+        if self.states[number] is old and not is_news:
+            return None
+        self._told[number] = bad
+        return Change(number, old, self.states[number], why)
+
+    def _why(self, number: int) -> str:
+        said = []
+        if self.states[number] is not NetworkState.DRAINED:
+            said.append(diagnose(self._bad(number), self._members))
+        crossed = {pair for row in self.rows.values() for pair in row.crossed if number in pair}
+        said += [f"wired together with {self.names[sum(pair) - number]}" for pair in sorted(crossed)]
+        return "; ".join(filter(None, said))

@@ -1,0 +1,522 @@
+"""The ring's packets on several networks at once (004): active, passive and active-passive replication.
+
+The three styles differ in one number, on how many networks each message goes (`copies`): all, one, or K of N
+(§7). What they have in common:
+
+- Tokens go on every network in service, in passive replication too (004: on one). What a copy proves is in
+  `gate`. `tokens = "one"` is 004's way.
+- Whatever is sent again, and whatever forms a ring, goes on every network, faulty or not. 004 stops sending
+  on a network that it finds faulty. Then two halves of two networks may fail such that every two processors
+  still share one, and the ring breaks up for ever.
+- Only active replication waits for all copies of a token when nothing is missing: its networks stay in step
+  (requirement A3). The others do so by waiting for what is missing (P2).
+- A processor alone on its ring gets its own token, on no network (004 is silent).
+- Networks may differ in the size of their datagrams: packets are cut for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from enum import IntEnum
+from typing import Any, Protocol
+from zlib import crc32
+
+from totempole.core.effects import Channel, Role, Send
+from totempole.core.io import Io, Scope
+from totempole.core.stack import BaseLayer, Commands
+from totempole.link import Link, LinkUser, Transmission
+from totempole.rrp.accounts import Accounts, Taken
+from totempole.rrp.alarms import WaysDiffer
+from totempole.rrp.commands import NetworkBack, NetworkLost
+from totempole.rrp.config import RedundancyConfig
+from totempole.rrp.copies import CopyReassembler
+from totempole.rrp.gate import TokenGate, Waiting
+from totempole.rrp.hello import Hello, Ways
+from totempole.rrp.paths import Evidence, Finding, Lost, Path
+from totempole.rrp.route import WHOLE, Spread, bits_of, networks_in, route_of, stripes
+from totempole.segment import Cutter, PacketName
+from totempole.types import ByteRange, ProcessorId
+from totempole.wire import Codec
+from totempole.wire.layout import DATAGRAM_BYTES_MIN
+
+LAYER = "rrp"
+
+HELLO_GAP_US = 50_000
+"""While processors search each other they say hello as often as this, and no more often."""
+
+ROTATION_WEIGHT = 4
+"""The messages of one rotation count as so many losses, at most: a moment's overflow is no fault."""
+
+HASTE = 4
+"""While a network is not in service hellos come so much more often."""
+
+HELLO_ROOM = 128
+"""What a long hello leaves of a datagram for headers and seal."""
+
+LONG_MAX = 9_000
+"""A long hello, at most: what the largest common networks take."""
+
+CROSSED_LEAST = 3
+"""Hellos of one network that come on another: so many mean that the two are wired together."""
+
+SPEAKERS_MAX = 1024
+"""Processors of which it is known what they said."""
+
+
+class Timer(IntEnum):
+    GATE = 0
+    HELLO = 1
+
+
+class RingAbove(LinkUser, Protocol):
+    """What the layer asks of the ring that stands on it."""
+
+    @property
+    def members(self) -> tuple[ProcessorId, ...]: ...
+
+    @property
+    def token_wait_most_us(self) -> int:
+        """How long a token may be held back at each hop."""
+        ...
+
+    def awaits(self, token: Any) -> bool:
+        """Whether it is the token that the ring would take next."""
+        ...
+
+    def missing(self, token: Any) -> Sequence[int]:
+        """The messages that the ring would ask for if it took the token now."""
+        ...
+
+    def misses(self, token: Any) -> bool:
+        """Whether there are any."""
+        ...
+
+
+class Speaker:
+    """What one processor has said of itself, on each network."""
+
+    __slots__ = ("crossed", "heard", "incarnation", "paths", "segment_bytes")
+
+    def __init__(self, incarnation: int, networks: int) -> None:
+        self.incarnation = incarnation
+        self.heard = [[0, 0] for _ in range(networks)]
+        """The counters of its latest hellos on each network, short and long."""
+        self.segment_bytes = [0] * networks
+        self.paths = [Path() for _ in range(networks)]
+        self.crossed: dict[tuple[int, int], int] = {}
+
+
+class Replicator(BaseLayer):
+    def __init__(
+        self,
+        io: Io,
+        instance: int,
+        me: ProcessorId,
+        incarnation: int,
+        config: RedundancyConfig,
+        names: tuple[str, ...],
+        capacities: tuple[int, ...],
+        codec: Codec,
+        cutter: Cutter,
+        links: Sequence[Link],
+        accounts: Accounts,
+        reassembler: CopyReassembler,
+        message: type,
+        token: type,
+        draw: Callable[[], float],
+    ) -> None:
+        """`message` and `token` are the classes of the ring's packets that have a route."""
+        self.name = (LAYER, instance)
+        self.copies = config.copies_on(len(links))
+        self.names = names
+        self.capacities = capacities
+        self.service = self._all = (1 << len(links)) - 1
+        """The networks that carry what is sent first."""
+        self.drained = 0
+        """The networks that carry no data at all."""
+        self.findings: tuple[Finding, ...] = ()
+        """The bad paths from members of the ring to this processor."""
+        self.crossed: tuple[tuple[int, int], ...] = ()
+        """Networks that are wired together, as far as this processor can tell."""
+        self.holes = reassembler.holes
+        self._everywhere = False
+        self._io = io
+        self._scope = Scope(io, LAYER, instance, Timer)
+        self._me = me
+        self._incarnation = incarnation
+        self._config = config
+        self._codec = codec
+        self._cutter = cutter
+        self._links = {link.network: place for place, link in enumerate(links)}
+        self._link = list(links)
+        self._networks = tuple(link.network for link in links)
+        self._accounts = accounts
+        self._message, self._token = message, token
+        self._draw = draw
+        self._gate = TokenGate()
+        self._spread = Spread(capacities, self.copies, min(link.segment_bytes for link in links))
+        self._next_token = 0
+        self._speakers: dict[ProcessorId, Speaker] = {}
+        self._monitored: tuple[ProcessorId, ...] = ()
+        self._least = self.segment_bytes
+        self._interface_lost = 0
+        self._counter = 0
+        self._hello_us = -HELLO_GAP_US
+        self._ways = Ways(
+            len(links),
+            self.copies,
+            int(config.tokens == "all"),
+            crc32("\n".join(names).encode()),
+            crc32(repr(capacities).encode()),
+        )
+        self._ring: RingAbove
+
+    def connect(self, above: RingAbove) -> None:
+        self._ring = above
+
+    # What the node shows
+
+    @property
+    def segment_bytes(self) -> int:
+        """The largest datagram that this processor can take on any network."""
+        return min(link.segment_bytes for link in self._link)
+
+    def loss(self, sender: ProcessorId, network: int) -> float:
+        """The share of what it sent lately on a network and did not come."""
+        speaker = self._speakers.get(sender)
+        return speaker.paths[network].loss if speaker else 0.0
+
+    def hears(self, sender: ProcessorId, network: int) -> bool:
+        """Whether anything of it has come lately on a network."""
+        speaker = self._speakers.get(sender)
+        return speaker is not None and bool(speaker.heard[network][0]) and not speaker.paths[network].bad
+
+    # The service, which all members decide on together (totempole.networks)
+
+    def serve(self, service: int, drained: int, everywhere: bool) -> None:
+        """From now on first sends go on the networks in `service`; with `everywhere`, on all of these."""
+        assert service, "the last network in service is never marked"
+        assert not service & drained, "a drained network carries no data"
+        for place in networks_in(service & ~self.service):
+            self._spread.returned(place)
+        self.service, self.drained, self._everywhere = service, drained, everywhere
+
+    # Down
+
+    def route(self, role: Role, length: int) -> int:
+        if role is Role.MESSAGE:
+            self._spread.settle()
+            return self.service | WHOLE if self._everywhere else self._spread.route(length, self.service)
+        if role is not Role.TOKEN:
+            return 0
+        if self._config.tokens == "all" or self._everywhere:
+            return self.service | WHOLE
+        networks = networks_in(self.service)
+        first = self._next_token = (self._next_token + 1) % len(networks)
+        count = min(self.copies, len(networks))
+        return bits_of([networks[(first + place) % len(networks)] for place in range(count)]) | WHOLE
+
+    def send(
+        self,
+        to: ProcessorId | None,
+        channel: Channel,
+        packet: Any,
+        data: bytes,
+        role: Role,
+        name: PacketName | None = None,
+        ranges: Sequence[ByteRange] = (),
+    ) -> Transmission:
+        name = name or self._cutter.next_name()
+        if to == self._me:
+            return self._emit(((0, ()),), to, channel, packet, data, role, name)
+        self._say_hello_with(role)
+        route = route_of(data)
+        if role is Role.MESSAGE and route:
+            carried = stripes(len(data), route, self.capacities, self.copies)
+        elif role is Role.TOKEN and route:
+            carried = tuple((place, ()) for place in networks_in(route))
+        else:
+            carried = tuple((place, tuple(ranges)) for place in self._everyone(role))
+        return self._emit(carried, to, channel, packet, data, role, name)
+
+    def repeat(self, sent: Transmission, role: Role) -> None:
+        """On every network, wherever it went at first."""
+        networks = tuple(self._networks[place] for place in self._everyone(role))
+        first = sent[0]
+        if first.to == self._me:
+            networks = first.networks
+        self._io.effects.append(first._replace(networks=networks, role=role))
+
+    def _everyone(self, role: Role) -> tuple[int, ...]:
+        """The networks for what is sent again, and for what forms a ring."""
+        holds_data = role is Role.RETRANSMISSION or role is Role.TOKEN_AGAIN
+        return networks_in(self._all & ~self.drained if holds_data else self._all)
+
+    def _emit(
+        self,
+        carried: Iterable[tuple[int, tuple[ByteRange, ...]]],
+        to: ProcessorId | None,
+        channel: Channel,
+        packet: Any,
+        data: bytes,
+        role: Role,
+        name: PacketName,
+    ) -> Transmission:
+        """One transmission for all networks that carry the same datagrams."""
+        alike: dict[tuple[int, tuple[ByteRange, ...]], list[int]] = {}
+        for place, ranges in carried:
+            alike.setdefault((self._link[place].cut_bytes, ranges), []).append(place)
+        sent = []
+        for (_, ranges), places in alike.items():
+            bursts = self._link[places[0]].cut(data, name, ranges)
+            networks = tuple([self._networks[place] for place in places])
+            sent.append(Send(networks, to, channel, bursts, role, packet))
+        self._io.effects += sent
+        return tuple(sent)
+
+    def limit_segments(self, least: int) -> None:
+        """`least` is what every member takes on any network; hellos say more of each."""
+        self._least = least
+        self._fit()
+
+    def _fit(self) -> None:
+        for place, link in enumerate(self._link):
+            others = [member for member in self._monitored if member != self._me]
+            told = [self._segment_bytes_of(member, place) or self._least for member in others]
+            link.limit_segments(min(told, default=link.segment_bytes))
+
+    def _follow_members(self) -> None:
+        members = self._ring.members
+        if members is not self._monitored:
+            self._monitored = members
+            self._fit()
+            self._find()
+
+    def _segment_bytes_of(self, member: ProcessorId, place: int) -> int:
+        speaker = self._speakers.get(member)
+        return speaker.segment_bytes[place] if speaker else 0
+
+    # Up
+
+    def refused(self, network: int, reason: str) -> None:
+        self._ring.refused(network, reason)
+
+    def received(self, network: int, packet: Any, data: bytes) -> None:
+        kind = type(packet)
+        if kind is self._message:
+            self._accounts.take(packet.ring_id, packet.seq, Taken(packet.sender, route_of(data), len(data)))
+            self._ring.received(network, packet, data)
+        elif kind is self._token:
+            self._take_token(network, packet, data)
+        elif kind is Hello:
+            self._take_hello(self._links[network], packet)
+        else:
+            self._ring.received(network, packet, data)
+
+    def settle(self) -> None:
+        """A message has come, perhaps the one that a held token waits for."""
+        if self._gate.held is not None and self._is_through(self._gate.held.token):
+            self._pass_up()
+
+    # Tokens
+
+    def _take_token(self, network: int, token: Any, data: bytes) -> None:
+        gate, place = self._gate, self._links[network]
+        key = (token.ring_id, token.token_seq)
+        if token.sender == self._me:
+            self._ring.received(network, token, data)
+        elif key == gate.key:
+            gate.copy(place, self._io.now_us)
+            if gate.held is not None and self._is_through(token):
+                self._pass_up()
+        elif self._ring.awaits(token):
+            self._note_copies()
+            gate.begin(key, token.sender, route_of(data) & ~WHOLE, place, self._io.now_us)
+            gate.held = Waiting(network, token, data)
+            if self._is_through(token):
+                self._pass_up()
+            else:
+                self._scope.set_timer(Timer.GATE, gate.wait_us(self._ring.token_wait_most_us))
+        else:
+            self._ring.received(network, token, data)  # which says what is wrong with it
+
+    def _is_through(self, token: Any) -> bool:
+        """Whether the token may go up: nothing is under way any more that it could overtake."""
+        gate = self._gate
+        if gate.lost == 0 and not self.service & ~gate.named:
+            return True
+        waits_for_copies = self.copies == len(self._link) and self._config.tokens == "all"
+        return not waits_for_copies and not self._ring.misses(token)
+
+    def _pass_up(self) -> None:
+        self._scope.cancel_timer(Timer.GATE)
+        self._follow_members()
+        network, token, data = self._gate.release()
+        for share in self._accounts.visit(token.ring_id, token.seq, self._ring.missing(token)):
+            for _ in range(min(share.messages, ROTATION_WEIGHT)):
+                self._note(share.sender, share.network, Evidence.MESSAGES, share.lost)
+        self._ring.received(network, token, data)
+
+    def _note_copies(self) -> None:
+        """The next token is here: what is still missing of the one before is lost."""
+        gate = self._gate
+        for place in networks_in(gate.named):
+            self._note(gate.sender, place, Evidence.TOKENS, float(gate.lost >> place & 1))
+
+    def expired(self, timer: int) -> None:
+        self._scope.expired(Timer(timer))
+        if timer == Timer.GATE:
+            if self._gate.held is not None:
+                self._branch("token passed up by its timer")
+                self._pass_up()
+        else:
+            self._say_hello()
+
+    # What comes, and what does not
+
+    def _note(self, sender: ProcessorId, place: int, evidence: Evidence, lost: float) -> None:
+        if sender == self._me or sender not in self._ring.members:
+            return
+        if self._speaker(sender).paths[place].note(evidence, lost):
+            self._find()
+
+    def _speaker(self, processor: ProcessorId) -> Speaker:
+        speaker = self._speakers.get(processor)
+        if speaker is None:
+            if len(self._speakers) >= SPEAKERS_MAX:
+                strangers = [known for known in self._speakers if known not in self._ring.members]
+                for stranger in strangers or list(self._speakers)[:1]:
+                    del self._speakers[stranger]
+            speaker = self._speakers[processor] = Speaker(0, len(self._link))
+        return speaker
+
+    def _find(self) -> None:
+        """Looks at all paths from members again."""
+        found = []
+        for member in sorted(self._ring.members):
+            speaker = self._speakers.get(member)
+            if member == self._me or speaker is None:
+                continue
+            for place, path in enumerate(speaker.paths):
+                if self._interface_lost >> place & 1:
+                    found.append(Finding(place, member, True, int(Lost.INTERFACE)))
+                elif path.bad:
+                    found.append(Finding(place, member, path.dead, path.lost))
+        self.findings = tuple(found)
+
+    # Interfaces
+
+    @property
+    def commands(self) -> Commands:
+        return {NetworkLost: self._network_lost, NetworkBack: self._network_back}
+
+    def _network_lost(self, command: NetworkLost) -> None:
+        place = self._links.get(command.network)
+        if place is not None:
+            self._interface_lost |= 1 << place
+            self._find()
+
+    def _network_back(self, command: NetworkBack) -> None:
+        place = self._links.get(command.network)
+        if place is not None and self._interface_lost >> place & 1:
+            self._interface_lost &= ~(1 << place)
+            for speaker in self._speakers.values():
+                # Clear when hellos have come for a while, and not at once.
+                speaker.paths[place].suspect()
+            self._find()
+
+    # Hellos
+
+    def _say_hello_with(self, role: Role) -> None:
+        """From the first packet on: before it this life is not on stable storage. While processors search
+        each other, more often."""
+        if self._io.now_us - self._hello_us >= HELLO_GAP_US and (role is Role.SEARCH or not self._counter):
+            self._say_hello()
+
+    def _say_hello(self) -> None:
+        self._counter += 1
+        self._hello_us = self._io.now_us
+        after_us = self._config.hello_us // (HASTE if self._is_troubled else 1)
+        self._scope.set_timer(Timer.HELLO, int(after_us * (0.9 + self._draw() / 5)))
+        for place, link in enumerate(self._link):
+            room = min(link.cut_bytes, LONG_MAX) - HELLO_ROOM
+            for padding in (0, max(0, room)):
+                size = max(DATAGRAM_BYTES_MIN, link.segment_bytes)
+                hello = Hello(self._me, self._incarnation, self._counter, place, self._ways, size, padding)
+                data = self._codec.encode(hello)
+                bursts = link.cut(data, self._cutter.next_name(), ())
+                send = Send((link.network,), None, Channel.DATA, bursts, Role.SEARCH, hello)
+                self._io.effects.append(send)
+
+    @property
+    def _is_troubled(self) -> bool:
+        """Whether a network has failed: the others wait to learn what it is, or that it is over."""
+        return bool(self.findings) or self.service != self._all
+
+    def _take_hello(self, place: int, hello: Hello) -> None:
+        if hello.sender == self._me:
+            if hello.incarnation == self._incarnation and hello.network != place:
+                self._note_crossed(self._speaker(self._me), hello.network, place)
+            return
+        speaker = self._speaker(hello.sender)
+        if hello.incarnation < speaker.incarnation:
+            self._drop("hello of a former life")
+            return
+        if hello.incarnation > speaker.incarnation:
+            self._meet(hello, speaker)
+        if hello.ways.networks != self._ways.networks:
+            return
+        newest = max(map(max, speaker.heard))
+        if hello.network != place:
+            if hello.counter >= newest:
+                self._note_crossed(speaker, hello.network, place)
+            return
+        heard, long = speaker.heard[place], int(hello.padding > 0)
+        if hello.counter <= heard[long]:
+            self._drop("stale hello")
+            return
+        if hello.counter > newest:
+            self._end_round(hello.sender, speaker, newest)
+        heard[long] = hello.counter
+        self._scope.reachable(hello.sender, just_now=True)
+        if speaker.segment_bytes[place] != hello.segment_bytes:
+            speaker.segment_bytes[place] = hello.segment_bytes
+            self._fit()
+
+    def _meet(self, hello: Hello, speaker: Speaker) -> None:
+        """A new life of a processor: nothing that was heard before is its own."""
+        speaker.incarnation = hello.incarnation
+        speaker.heard = [[0, 0] for _ in self._link]
+        speaker.crossed.clear()
+        for name, theirs, mine in zip(Ways._fields, hello.ways, self._ways, strict=True):
+            if theirs != mine:
+                self._scope.alarm(WaysDiffer(hello.sender, name, theirs, mine))
+
+    def _end_round(self, sender: ProcessorId, speaker: Speaker, counter: int) -> None:
+        """The next round of hellos begins: what is missing of this one is lost."""
+        if not counter or sender not in self._ring.members:
+            return
+        changed = False
+        for path, (short, long) in zip(speaker.paths, speaker.heard, strict=True):
+            changed |= path.note(Evidence.SHORT, float(short < counter))
+            changed |= path.note(Evidence.LONG, float(long < counter))
+            changed |= path.round(clean=short >= counter and long >= counter)
+        if changed:
+            self._find()
+
+    def _note_crossed(self, speaker: Speaker, said: int, place: int) -> None:
+        """A hello of one network has come on another. A single one may be somebody's repetition."""
+        pair = (min(said, place), max(said, place))
+        times = speaker.crossed[pair] = speaker.crossed.get(pair, 0) + 1
+        if times == CROSSED_LEAST:
+            self.crossed = tuple(sorted({*self.crossed, pair}))
+
+    # The trace
+
+    def _branch(self, name: str) -> None:
+        if self._scope.traces("branch"):
+            self._scope.trace("branch", {"reason": name})
+
+    def _drop(self, reason: str) -> None:
+        if self._scope.traces("drop"):
+            self._scope.trace("drop", {"reason": reason})

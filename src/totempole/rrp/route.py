@@ -1,0 +1,119 @@
+"""On which networks a packet goes, and how the packet says so itself.
+
+A route is a byte of the packet's header: a bit for each network, and `WHOLE` if each of them carries all of
+the packet. Otherwise the packet is striped: it is cut into as many ranges as it has networks, in proportion
+to their capacities, and each range goes on `copies` of them. So passive replication (004 §6) fills unequal
+networks evenly, and a receiver knows what each network should have brought, and what it lost.
+
+004 sends whole packets round robin. Where a packet is too short to be striped, it goes on the networks that
+have had the least of their capacity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from totempole.types import ByteRange
+from totempole.wire.layout import ROUTE_AT
+
+WHOLE = 0x80
+"""The bit of a route that says: each network carries all of it."""
+
+STRIPE_SEGMENTS = 2
+"""A packet is striped if each network gets so many segments at least."""
+
+Ranges = tuple[ByteRange, ...]
+"""No ranges: all of the packet."""
+
+
+def route_of(data: bytes) -> int:
+    """The route in an encoded packet's header."""
+    return data[ROUTE_AT]
+
+
+@lru_cache(512)
+def networks_in(route: int) -> tuple[int, ...]:
+    return tuple(number for number in range(7) if route >> number & 1)
+
+
+def bits_of(networks: Sequence[int]) -> int:
+    return sum(1 << number for number in networks)
+
+
+@lru_cache(1024)
+def stripes(
+    total: int, route: int, capacities: tuple[int, ...], copies: int
+) -> tuple[tuple[int, Ranges], ...]:
+    """What each network of the route carries of a packet of `total` bytes."""
+    networks = networks_in(route)
+    if route & WHOLE:
+        return tuple((number, ()) for number in networks)
+    count = len(networks)
+    assert 0 < copies < count, "a packet is striped over more networks than carry each of its bytes"
+    sum_, bounds = 0, [0]
+    whole = sum(capacities[number] for number in networks)
+    for number in networks:
+        sum_ += capacities[number]
+        bounds.append(total * sum_ // whole)
+    parts = [(bounds[place], bounds[place + 1]) for place in range(count)]
+    carried = []
+    for place, number in enumerate(networks):
+        mine = sorted(parts[(place - back) % count] for back in range(copies))
+        carried.append((number, _merged(mine)))
+    return tuple(carried)
+
+
+def _merged(parts: list[ByteRange]) -> Ranges:
+    """Neighbours as one, so that each is one burst."""
+    merged: list[ByteRange] = []
+    for start, stop in parts:
+        if merged and merged[-1][1] == start:
+            merged[-1] = (merged[-1][0], stop)
+        elif start < stop:
+            merged.append((start, stop))
+    return tuple(merged)
+
+
+def carried_bytes(total: int, ranges: Ranges) -> int:
+    return sum([stop - start for start, stop in ranges]) if ranges else total
+
+
+class Spread:
+    """Chooses the networks of one sender's messages.
+
+    `_due` is how much of its own time each network has had: bytes by capacity. Whoever has had least is next.
+    """
+
+    __slots__ = ("_capacities", "_copies", "_due", "_stripe_bytes")
+
+    def __init__(self, capacities: tuple[int, ...], copies: int, segment_bytes: int) -> None:
+        self._capacities = capacities
+        self._copies = copies
+        self._stripe_bytes = STRIPE_SEGMENTS * segment_bytes
+        self._due = [0.0] * len(capacities)
+
+    def route(self, length: int, service: int) -> int:
+        """The route of a message of about so many bytes, on the networks in service."""
+        networks = networks_in(service)
+        copies = min(self._copies, len(networks))
+        if copies == len(networks):
+            return service | WHOLE
+        if length >= self._stripe_bytes * len(networks):
+            whole = sum(self._capacities[number] for number in networks)
+            for number in networks:
+                self._due[number] += copies * length / whole
+            return service
+        chosen = sorted(networks, key=self._due.__getitem__)[:copies]
+        for number in chosen:
+            self._due[number] += length / self._capacities[number]
+        return bits_of(chosen) | WHOLE
+
+    def returned(self, number: int) -> None:
+        """A network is in service again. It does not make up for the time that it was not."""
+        self._due[number] = max(self._due)
+
+    def settle(self) -> None:
+        """Keeps the numbers small."""
+        least = min(self._due)
+        self._due = [due - least for due in self._due]
