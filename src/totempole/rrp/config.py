@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from totempole.errors import ConfigurationError
 from totempole.settings import check_settings, setting, whole, words
 
-STYLES = ("active", "passive", "active-passive")
+STYLES = ("none", "active", "passive", "active-passive")
 NETWORKS_MAX = 7
 """Networks under one ring: a route has a bit for each (route.py)."""
 
@@ -17,10 +17,10 @@ class RedundancyConfig:
     """Of a ring on several networks. All processors of a cluster should have the same."""
 
     style: str = field(
-        default="active",
+        default="none",
         metadata=setting(
             words(STYLES),
-            "active: each message on every network; passive: on one; active-passive: on `copies` of them",
+            "with several networks: each message on all (active), on one (passive), or on `copies`",
         ),
     )
     copies: int = field(
@@ -61,6 +61,10 @@ class RedundancyConfig:
 
     def copies_on(self, networks: int) -> int:
         """How many of so many networks carry each message (K of 004 section 7)."""
+        if self.style == "none":
+            raise ConfigurationError(
+                f'style = "none": there are {networks} networks; give one of {", ".join(STYLES[1:])}'
+            )
         if networks < 2:
             raise ConfigurationError(
                 f'style = "{self.style}": there is {networks} network; give a [[network]] table for each, or '

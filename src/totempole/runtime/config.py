@@ -10,13 +10,14 @@ import ipaddress
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from totempole.daemon.config import ClientsConfig
 from totempole.errors import ConfigurationError
 from totempole.groups import GroupConfig
+from totempole.rrp.config import RedundancyConfig
 from totempole.settings import (
     FLAG,
     MAYBE_PATH,
@@ -124,6 +125,10 @@ PEERS = Kind(
 class NetworkConfig:
     """Where the node listens, and how it reaches the others."""
 
+    name: str = field(
+        default="",
+        metadata=setting(TEXT, "of several networks, this one's: the same on every host; empty: its number"),
+    )
     address: str = field(
         default="",
         metadata=setting(
@@ -175,6 +180,13 @@ class NetworkConfig:
     )
     send_buffer_bytes: int = field(
         default=4_194_304, metadata=setting(whole(4_096, 2**30), "asked of the kernel for each socket")
+    )
+
+    capacity: int = field(
+        default=1,
+        metadata=setting(
+            whole(1, 1_000_000), "of several networks: how much of the messages it gets, beside the others"
+        ),
     )
 
     def __post_init__(self) -> None:
@@ -386,6 +398,10 @@ class NodeConfig:
         default_factory=RingConfig,
         metadata=section("the protocol, the same on every host; times in microseconds (docs/tuning.md)"),
     )
+    redundancy: RedundancyConfig = field(
+        default_factory=RedundancyConfig,
+        metadata=section("one ring on several networks, the same on every host (docs/redundant-networks.md)"),
+    )
     groups: GroupConfig = field(
         default_factory=GroupConfig, metadata=section("process groups, the same on every host")
     )
@@ -409,7 +425,9 @@ class NodeConfig:
         for peer in self.network.peers:
             self._check_peer(peer)
         self.clients.check_with(self.groups)
-        if len(self.networks) != len(self.rings):
+        if self._is_redundant:
+            self.redundancy.copies_on(len(self.networks))
+        elif len(self.networks) != len(self.rings):
             raise ConfigurationError(
                 f"{len(self.networks)} networks and {len(self.rings)} rings: give each ring a network of its "
                 "own, as many [[network]] tables as [[ring]] tables"
@@ -424,14 +442,28 @@ class NodeConfig:
     def rings(self) -> tuple[RingConfig, ...]:
         return (self.ring, *self.more_rings)
 
+    @property
+    def _is_redundant(self) -> bool:
+        """Whether the one ring is on several networks."""
+        return len(self.rings) == 1 and (len(self.networks) > 1 or self.redundancy.style != "none")
+
+    def network_name(self, number: int) -> str:
+        return self.networks[number].name or str(number + 1)
+
     def stack(self, rings: Sequence[RingConfig]) -> StackSpec:
-        """The description of the node's stack, with its rings as they fit their sockets."""
-        return StackSpec(
-            self.processor,
-            tuple(NetworkSpec(ring.segment_bytes) for ring in rings),
-            tuple(RingSpec(ring, (network,)) for network, ring in enumerate(rings)),
-            self.groups,
+        """The description of the node's stack, with the ring on each network as it fits the sockets."""
+        networks = tuple(
+            NetworkSpec(ring.segment_bytes, self.network_name(number), self.networks[number].capacity)
+            for number, ring in enumerate(rings)
         )
+        if self._is_redundant:
+            tightest = min(rings, key=lambda ring: ring.window_bytes)
+            least = min(ring.segment_bytes for ring in rings)
+            ring = replace(tightest, segment_bytes=least)
+            specs: tuple[RingSpec, ...] = (RingSpec(ring, tuple(range(len(rings))), self.redundancy),)
+        else:
+            specs = tuple(RingSpec(ring, (network,)) for network, ring in enumerate(rings))
+        return StackSpec(self.processor, networks, specs, self.groups)
 
     @property
     def clients_socket(self) -> Path:

@@ -131,9 +131,8 @@ class Driver:
         for number, settings in enumerate(config.networks):
             self._open_network(Network(number, settings))
         self._reports = Reports(self._logger, config.processor, self.sealed)
-        fitted = [
-            network.fit(ring, self._logger) for network, ring in zip(self.networks, config.rings, strict=True)
-        ]
+        rings = config.rings if len(config.rings) > 1 else config.rings * len(self.networks)
+        fitted = [network.fit(ring, self._logger) for network, ring in zip(self.networks, rings, strict=True)]
         self.ring_config = fitted[0]
         self.spec = config.stack(fitted)
         self._stable = dict(self._storage.values)
