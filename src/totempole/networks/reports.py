@@ -15,7 +15,6 @@ from enum import IntEnum
 from struct import Struct, error
 from typing import NamedTuple
 
-from totempole.rrp.config import NETWORKS_MAX
 from totempole.rrp.paths import Finding
 from totempole.types import Payload
 
@@ -107,6 +106,3 @@ def _unpack_row(data: bytes, networks: int) -> Row | None:
 def _findings(data: bytes) -> Iterator[Finding]:
     for network, sender, dead, lost in _FINDING.iter_unpack(data):
         yield Finding(network, sender, bool(dead), lost)
-
-
-assert NETWORKS_MAX <= 8, "networks fit the bits of a byte"

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
+from operator import attrgetter
 from typing import Any, Protocol
 from zlib import crc32
 
@@ -33,7 +34,7 @@ from totempole.rrp.copies import CopyReassembler
 from totempole.rrp.gate import TokenGate, Waiting
 from totempole.rrp.hello import Hello, Ways
 from totempole.rrp.paths import Evidence, Finding, Lost, Path
-from totempole.rrp.route import WHOLE, Spread, bits_of, networks_in, route_of, stripes
+from totempole.rrp.route import WHOLE, Spread, bits_of, networks_in, route_of, sound_route, stripes
 from totempole.segment import Cutter, PacketName
 from totempole.types import ByteRange, ProcessorId
 from totempole.wire import Codec
@@ -90,6 +91,9 @@ class RingAbove(LinkUser, Protocol):
     def misses(self, token: Any) -> bool:
         """Whether there are any."""
         ...
+
+
+_cut_bytes = attrgetter("cut_bytes")
 
 
 class Speaker:
@@ -262,13 +266,16 @@ class Replicator(BaseLayer):
         role: Role,
         name: PacketName,
     ) -> Transmission:
-        """One transmission for all networks that carry the same datagrams."""
+        """One transmission for all networks that carry the same datagrams. A token may be repeated on
+        another network than those that it went on: it is cut for all of them."""
         alike: dict[tuple[int, tuple[ByteRange, ...]], list[int]] = {}
         for place, ranges in carried:
-            alike.setdefault((self._link[place].cut_bytes, ranges), []).append(place)
+            size = 0 if channel is Channel.TOKEN else self._link[place].cut_bytes
+            alike.setdefault((size, ranges), []).append(place)
         sent = []
-        for (_, ranges), places in alike.items():
-            bursts = self._link[places[0]].cut(data, name, ranges)
+        for (size, ranges), places in alike.items():
+            link = self._link[places[0]] if size else min(self._link, key=_cut_bytes)
+            bursts = link.cut(data, name, ranges)
             networks = tuple([self._networks[place] for place in places])
             sent.append(Send(networks, to, channel, bursts, role, packet))
         self._io.effects += sent
@@ -304,7 +311,8 @@ class Replicator(BaseLayer):
     def received(self, network: int, packet: Any, data: bytes) -> None:
         kind = type(packet)
         if kind is self._message:
-            self._accounts.take(packet.ring_id, packet.seq, Taken(packet.sender, route_of(data), len(data)))
+            route = sound_route(route_of(data), self._all, self.copies)
+            self._accounts.take(packet.ring_id, packet.seq, Taken(packet.sender, route, len(data)))
             self._ring.received(network, packet, data)
         elif kind is self._token:
             self._take_token(network, packet, data)
@@ -331,7 +339,7 @@ class Replicator(BaseLayer):
                 self._pass_up()
         elif self._ring.awaits(token):
             self._note_copies()
-            gate.begin(key, token.sender, route_of(data) & ~WHOLE, place, self._io.now_us)
+            gate.begin(key, token.sender, route_of(data) & self._all, place, self._io.now_us)
             gate.held = Waiting(network, token, data)
             if self._is_through(token):
                 self._pass_up()

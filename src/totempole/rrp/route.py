@@ -32,6 +32,13 @@ def route_of(data: bytes) -> int:
     return data[ROUTE_AT]
 
 
+def sound_route(route: int, networks: int, copies: int) -> int:
+    """The route of a packet from another processor; 0 if it makes no sense on these networks."""
+    used = route & ~WHOLE
+    sound = not used & ~networks and (route & WHOLE or used.bit_count() > copies)
+    return route if sound else 0
+
+
 @lru_cache(512)
 def networks_in(route: int) -> tuple[int, ...]:
     return tuple(number for number in range(7) if route >> number & 1)
