@@ -87,36 +87,31 @@ def cut(
         return tuple([_range_burst(prefix, data, start, stop, room) for start, stop in spans])
     if total <= room:
         return (Burst(header + data, segment_bytes),)
-    return (Burst(_lay_out(header[:-OFFSET_BYTES], data, room), segment_bytes),)
+    return (Burst(_lay_out(header[:-OFFSET_BYTES], memoryview(data), 0, room), segment_bytes),)
 
 
-def _lay_out(prefix: bytes, data: bytes, room: int) -> bytes:
-    """All segments back to back. Each byte of the packet is copied once: copies are what bursts cost."""
+def _lay_out(prefix: bytes, view: memoryview, first: int, room: int) -> bytes:
+    """Segments back to back, of the bytes from `first` on. Each byte is copied once: copies are what bursts
+    cost."""
     assert len(prefix) == _PREFIX_BYTES, "each segment has its header"
-    view = memoryview(data)
-    chunks = [view[start : start + room] for start in range(0, len(data), room)]
+    chunks = [view[start : start + room] for start in range(first, len(view), room)]
     parts: list[bytes | memoryview] = [prefix] * (3 * len(chunks))
-    parts[1::3] = offsets(len(chunks), room)
+    parts[1::3] = offsets(first, len(chunks), room)
     parts[2::3] = chunks
     return b"".join(parts)
 
 
 @lru_cache(LAYOUTS_MAX)
-def offsets(count: int, room: int) -> tuple[bytes, ...]:
-    """The offsets of a packet's segments, as their headers write them."""
+def offsets(first: int, count: int, room: int) -> tuple[bytes, ...]:
+    """The offsets of neighbouring segments, as their headers write them."""
     assert room > 0, "a segment has room for more than its header"
-    assert 0 <= (count - 1) * room < PACKET_TOTAL_MAX, "an offset lies within a packet"
-    return tuple([(place * room).to_bytes(OFFSET_BYTES, "big") for place in range(count)])
+    assert 0 <= first + (count - 1) * room < PACKET_TOTAL_MAX, "an offset lies within a packet"
+    return tuple([(first + place * room).to_bytes(OFFSET_BYTES, "big") for place in range(count)])
 
 
 def _range_burst(prefix: bytes, data: bytes, start: int, stop: int, room: int) -> Burst:
     assert 0 <= start < stop <= len(data), "a range lies within its packet"
-    pieces = [
-        prefix + offset.to_bytes(OFFSET_BYTES, "big") + data[offset : min(offset + room, stop)]
-        for offset in range(start, stop, room)
-    ]
-    burst = b"".join(pieces)
-    assert len(burst) == stop - start + len(pieces) * _HEADER_BYTES, "a header for each segment of the range"
+    burst = _lay_out(prefix, memoryview(data)[:stop], start, room)
     return Burst(burst, room + SEGMENT.size)
 
 

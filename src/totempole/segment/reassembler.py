@@ -197,13 +197,12 @@ class Reassembler:
         magic, version, kind, cluster, ring_seq, processor, number, total, offset = SEGMENT.unpack_from(burst)
         count = -(-len(burst) // segment_bytes)
         length = len(burst) - count * _HEADER_BYTES
-        first, odd = divmod(offset, room)
         if magic != MAGIC or version != VERSION or kind not in _KINDS or total > PACKET_TOTAL_MAX:
             raise NotNeighbours
-        if cluster != self._cluster_id or odd or offset + length > total or first + count > SEGMENTS_MAX:
+        if cluster != self._cluster_id or offset + length > total or count > SEGMENTS_MAX:
             raise NotNeighbours
         parts = _parts(len(burst), segment_bytes).unpack(burst)
-        if parts[::3].count(parts[0]) != count or parts[1::3] != offsets(first + count, room)[first:]:
+        if parts[::3].count(parts[0]) != count or parts[1::3] != offsets(offset, count, room):
             raise NotNeighbours
         name: PacketName = tuple.__new__(PacketName, (kind, ring_seq, processor, number))
         pieces = parts[2::3]
