@@ -25,6 +25,9 @@ from totempole.core.effects import (
 )
 from totempole.types import ProcessorId
 
+_new = tuple.__new__
+"""Makes a named tuple at a third of the cost of calling its class: effects are made at every packet."""
+
 
 class Io:
     """Effects of the input at hand; `now_us` is its time, `network` and `source` are where it came from."""
@@ -76,7 +79,7 @@ class Scope:
     def set_timer(self, timer: IntEnum, after_us: int) -> None:
         io = self.io
         self._armed.add(timer)
-        io.effects.append(SetTimer(self._names[timer], io.now_us + after_us))
+        io.effects.append(_new(SetTimer, (self._names[timer], io.now_us + after_us)))
 
     def cancel_timer(self, timer: IntEnum) -> None:
         if timer in self._armed:
@@ -97,7 +100,7 @@ class Scope:
     # What others are told
 
     def tell(self, event: Any) -> None:
-        self.io.effects.append(Tell(self.name, event))
+        self.io.effects.append(_new(Tell, (self.name, event)))
 
     def reachable(self, processor: ProcessorId, just_now: bool) -> None:
         """Where the packet at hand came from."""
@@ -121,7 +124,7 @@ class Scope:
         return kind in self.io.trace_kinds
 
     def trace(self, kind: str, columns: Any) -> None:
-        self.io.effects.append(Trace(kind, columns, self.name[0]))
+        self.io.effects.append(_new(Trace, (kind, columns, self.name[0])))
 
 
 def record_prefix(layer: str, instance: int) -> str:

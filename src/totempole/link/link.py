@@ -136,25 +136,22 @@ class Link(BaseLayer):
     def arrived(self, datagrams: Sequence[bytes], segment_bytes: int) -> None:
         if segment_bytes:
             self._arrived_burst(datagrams[0], segment_bytes)
-        else:
-            for datagram in datagrams:
-                self._arrived_one(datagram)
+            return
+        for datagram in datagrams:
+            try:
+                found = self._reassembler.receive(datagram)
+            except CodecError as error:
+                self._above.refused(self.network, error.reason)
+            else:
+                if found is not None:
+                    self._arrived_packet(*found)
 
     def _arrived_burst(self, burst: bytes, segment_bytes: int) -> None:
         try:
             found = self._reassembler.receive_burst(burst, segment_bytes)
         except NotNeighbours:
-            for start in range(0, len(burst), segment_bytes):
-                self._arrived_one(burst[start : start + segment_bytes])
-        except CodecError as error:
-            self._above.refused(self.network, error.reason)
-        else:
-            if found is not None:
-                self._arrived_packet(*found)
-
-    def _arrived_one(self, datagram: bytes) -> None:
-        try:
-            found = self._reassembler.receive(datagram)
+            starts = range(0, len(burst), segment_bytes)
+            self.arrived([burst[start : start + segment_bytes] for start in starts], 0)
         except CodecError as error:
             self._above.refused(self.network, error.reason)
         else:

@@ -23,6 +23,7 @@ from totempole.core.effects import (
     SetTimer,
     Stopped,
     Tell,
+    Trace,
     Write,
 )
 from totempole.core.inputs import Arrived, Command, Expired, Input, Narrowed, Start, Written
@@ -445,7 +446,8 @@ class Host:
         assert stack is not None
         now_us = self._scheduler.now_us
         local_us = self.clock.local(now_us)
-        given = Arrived(network, channel, *_as_read(datagrams), source)
+        read, segment_bytes = (datagrams, 0) if len(datagrams) == 1 else _as_read(datagrams)
+        given = Arrived(network, channel, read, segment_bytes, source)
         try:
             effects = stack.feed(local_us, given)
         except Exception as error:
@@ -501,9 +503,11 @@ class Host:
                 if type(effect) is Send:
                     spent_ns += self._cost_of_sending(effect) * slow
                     self._send(effect, start_us + int(spent_ns) // 1000)
+                elif type(effect) is Tell:
+                    self._told(effect)
                 elif type(effect) is SetTimer:
                     self._timers.set(effect.timer, self.clock.to_global(effect.at_us))
-                else:
+                elif type(effect) is not Trace:
                     self._apply_rarer(effect)
             self._applying = False
             spent_ns += self._owed_ns * slow
@@ -545,9 +549,7 @@ class Host:
                 self._medium.send(self.address, transmit._replace(to=where), depart_us, network)
 
     def _apply_rarer(self, effect: Effect) -> None:
-        if type(effect) is Tell:
-            self._told(effect)
-        elif type(effect) is CancelTimer:
+        if type(effect) is CancelTimer:
             self._timers.cancel(effect.timer)
         elif type(effect) is Write:
             self.disk.write(effect.records, self._on_durable, self.life, effect.ticket)

@@ -212,16 +212,18 @@ class SingleRing(BaseLayer):
         self._output.now_us = self._io.now_us
         if packet[0] == self.me and self._is_from_elsewhere(packet):
             return
-        if type(packet) is Join and self._is_of_a_former_life(packet):
-            return
-        if self._is_near(packet) or not self._is_out_of_reach(packet, len(data)):
-            self.machine.receive(packet, data)
-
-    def _is_near(self, packet: Packet) -> bool:
-        """Most packets are messages and tokens of the ring. A few comparisons are enough for these."""
+        machine = self.machine
+        # Most packets are messages and tokens of the ring. A few comparisons are enough for these.
         if type(packet) is RegularMessage:
-            return self.machine.is_near(packet)
-        return type(packet) is RegularToken and self.machine.is_near_token(packet)
+            near = machine.is_near(packet)
+        elif type(packet) is RegularToken:
+            near = machine.is_near_token(packet)
+        elif type(packet) is Join and self._is_of_a_former_life(packet):
+            return
+        else:
+            near = False
+        if near or not self._is_out_of_reach(packet, len(data)):
+            machine.receive(packet, data)
 
     def _is_of_a_former_life(self, join: Join) -> bool:
         """Refused, and told: a processor that was rolled back would use ring numbers and timestamps again."""

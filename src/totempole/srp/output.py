@@ -34,6 +34,9 @@ from totempole.types import (
 )
 from totempole.wire import Codec
 
+_new = tuple.__new__
+"""Makes a named tuple at a third of the cost of calling its class."""
+
 SAID = (Join, NullMessage, Leave, Wake)
 SAID_MAX = 256
 """Packets that a processor remembers having sent, to know them when they come back."""
@@ -157,14 +160,17 @@ class Output:
 
     def deliver(self, message: RegularMessage) -> None:
         self.delivered += 1
-        packet = Deliver(
-            message.message_id,
-            message.src_sender,
-            message.contents,
-            message.service,
-            OrderKey(message.ring_id, message.seq, NO_RING),
-            message.timestamp,
-            self.configuration,
+        packet: Deliver = _new(
+            Deliver,
+            (
+                message.message_id,
+                message.src_sender,
+                message.contents,
+                message.service,
+                _new(OrderKey, (message.ring_id, message.seq, NO_RING)),
+                message.timestamp,
+                self.configuration,
+            ),
         )
         if self._traces_deliver:
             self._scope.trace("deliver", packet)

@@ -16,6 +16,8 @@ from totempole.segment.header import PacketName, data_name
 from totempole.types import NO_PROCESSOR, ByteRange, MessageId, Payload, ProcessorId, RingId, Service
 from totempole.wire.layout import DATAGRAM_BYTES_MAX
 
+_new = tuple.__new__
+
 
 class RegularMessage(NamedTuple):
     """000 §4.1 and §5.1: a message with its place on the ring."""
@@ -40,7 +42,7 @@ class RegularMessage(NamedTuple):
 
     @property
     def message_id(self) -> MessageId:
-        return MessageId(self.src_sender, self.incarnation, self.number)
+        return _new(MessageId, (self.src_sender, self.incarnation, self.number))
 
 
 class RetransmissionRequest(NamedTuple):

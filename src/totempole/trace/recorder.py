@@ -44,6 +44,11 @@ def _plain(layer: str, values: dict[str, Any]) -> dict[str, Any]:
     return values
 
 
+_new = tuple.__new__
+_DELIVER_REST = tuple(Row._field_defaults[name] for name in Row._fields[Row._fields.index("digest") + 1 :])
+"""What a row of a delivery has after its digest."""
+
+
 class Recorder:
     """Hands each row that the level asks for to `sink`, in the order of the node's own events."""
 
@@ -95,9 +100,10 @@ class Recorder:
         effect: Deliver = trace.columns
         ring_id, seq, _ = effect.key
         self.step += 1
-        # By position: keywords double the cost of the row that a run has most of.
-        self._sink(
-            Row(
+        # Not by its class: that triples the cost of the row that a run has most of.
+        row: Row = _new(
+            Row,
+            (
                 self.run,
                 self.node,
                 self._incarnation,
@@ -121,8 +127,10 @@ class Recorder:
                 1,
                 len(effect.payload),
                 crc32(effect.payload) if self._digests else 0,
-            )
+                *_DELIVER_REST,
+            ),
         )
+        self._sink(row)
 
     def _install(self, at_us: int, trace: Trace) -> None:
         installed = trace.columns.configuration
