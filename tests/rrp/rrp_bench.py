@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from totempole.core.effects import Channel, Effect, Role, Send, SetTimer, TimerName, Trace
+from totempole.core.effects import CancelTimer, Channel, Effect, Role, Send, SetTimer, TimerName, Trace
 from totempole.core.inputs import Arrived, Command, Expired
 from totempole.core.io import Io
 from totempole.core.stack import Stack
@@ -18,6 +18,7 @@ from totempole.rrp.config import RedundancyConfig
 from totempole.rrp.copies import CopyReassembler
 from totempole.rrp.hello import Hello, Ways
 from totempole.rrp.layer import LAYER, Replicator, Timer
+from totempole.rrp.paths import Finding
 from totempole.rrp.route import WHOLE, bits_of
 from totempole.segment import Cutter
 from totempole.segment.cutter import cut
@@ -136,7 +137,7 @@ class Bench:
         for effect in effects:
             if isinstance(effect, SetTimer):
                 self.timers[effect.timer] = effect.at_us
-            elif hasattr(effect, "timer"):
+            elif isinstance(effect, CancelTimer):
                 self.timers.pop(effect.timer, None)
         self.effects += effects
         return effects
@@ -218,6 +219,15 @@ class Bench:
     @property
     def sequence(self) -> list[int]:
         return [message.seq for message in self.ring.messages]
+
+    @property
+    def found(self) -> list[Finding]:
+        """The bad paths."""
+        return list(self.replicator.findings)
+
+    @property
+    def crossed(self) -> list[tuple[int, int]]:
+        return list(self.replicator.crossed)
 
     @property
     def holds(self) -> bool:

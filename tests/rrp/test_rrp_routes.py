@@ -14,8 +14,14 @@ from totempole.rrp.paths import Lost
 
 @pytest.mark.parametrize(
     ("style", "networks", "copies", "carry"),
-    [("active", 2, 0, 2), ("active", 3, 0, 3), ("passive", 2, 0, 1), ("passive", 3, 0, 1)]
-    + [("active-passive", 3, 2, 2), ("active-passive", 4, 3, 3)],
+    [
+        ("active", 2, 0, 2),
+        ("active", 3, 0, 3),
+        ("passive", 2, 0, 1),
+        ("passive", 3, 0, 1),
+        ("active-passive", 3, 2, 2),
+        ("active-passive", 4, 3, 3),
+    ],
 )
 def test_a_message_goes_on_as_many_networks_as_the_style_says(
     style: str, networks: int, copies: int, carry: int
@@ -111,7 +117,8 @@ def test_a_network_is_cut_for_the_member_that_takes_least_on_it() -> None:
 def test_what_is_sent_to_oneself_goes_on_no_network() -> None:
     bench = Bench("active", members=(1,))
     (sent,) = bench.send(Role.TOKEN, to=ME)
-    assert sent.to == ME and len(sent.networks) == 1
+    assert sent.to == ME
+    assert len(sent.networks) == 1
 
 
 # Hellos
@@ -134,7 +141,7 @@ def test_a_silent_network_is_found_by_hellos_alone() -> None:
     bench = Bench("passive", 2)
     for counter in range(1, 14):
         bench.hellos(counter, 2, (0,))
-    (finding,) = bench.replicator.findings
+    (finding,) = bench.found
     assert (finding.network, finding.sender, finding.dead) == (1, 2, True)
     assert finding.lost == Lost.SHORT | Lost.LONG
 
@@ -144,8 +151,9 @@ def test_large_datagrams_that_do_not_come_are_found() -> None:
     for counter in range(1, 14):
         bench.hellos(counter, 2, (0,))
         bench.come(bench.hello(1, counter, 2), 1)
-    (finding,) = bench.replicator.findings
-    assert finding.network == 1 and finding.lost == Lost.LONG
+    (finding,) = bench.found
+    assert finding.network == 1
+    assert finding.lost == Lost.LONG
 
 
 def test_a_path_is_clear_again_after_hellos_for_a_while() -> None:
@@ -154,9 +162,9 @@ def test_a_path_is_clear_again_after_hellos_for_a_while() -> None:
         bench.hellos(counter, 2, (0,))
     for counter in range(14, 19):
         bench.hellos(counter, 2, (0, 1))
-        assert bench.replicator.findings
+        assert bench.found
     bench.hellos(20, 2, (0, 1))
-    assert bench.replicator.findings == ()
+    assert bench.found == []
 
 
 def test_a_processor_that_stops_or_leaves_makes_no_network_bad() -> None:
@@ -166,17 +174,17 @@ def test_a_processor_that_stops_or_leaves_makes_no_network_bad() -> None:
         bench.hellos(counter, 2, (0, 1))
     for counter in range(1, 50):
         bench.hellos(counter, PREDECESSOR, (0, 1))
-    assert bench.replicator.findings == ()
+    assert bench.found == []
 
 
 def test_departed_members_are_not_monitored() -> None:
     bench = Bench("passive", 2)
     for counter in range(1, 14):
         bench.hellos(counter, 2, (0,))
-    assert bench.replicator.findings
+    assert bench.found
     bench.ring.members = (1, 3)
     bench.come(bench.token(1), 0, 1)
-    assert bench.replicator.findings == ()
+    assert bench.found == []
 
 
 def test_while_a_network_is_out_of_service_hellos_come_more_often() -> None:
@@ -198,16 +206,16 @@ def test_an_interface_that_is_gone_is_told_at_once_and_cleared_by_hellos() -> No
         for member in (2, 3):
             bench.hellos(counter, member, (0, 1))
     bench.ask(NetworkLost(1))
-    assert [(finding.sender, finding.lost) for finding in bench.replicator.findings] == [
+    assert [(finding.sender, finding.lost) for finding in bench.found] == [
         (2, Lost.INTERFACE),
         (3, Lost.INTERFACE),
     ]
     bench.ask(NetworkBack(1))
-    assert len(bench.replicator.findings) == 2
+    assert len(bench.found) == 2
     for counter in range(3, 10):
         for member in (2, 3):
             bench.hellos(counter, member, (0, 1))
-    assert bench.replicator.findings == ()
+    assert bench.found == []
 
 
 # Forged, repeated and crossed copies
@@ -237,9 +245,9 @@ def test_one_crossed_hello_is_a_repetition_and_several_are_wires() -> None:
     bench = Bench("passive", 2)
     for counter in range(1, CROSSED_LEAST):
         bench.come(bench.hello(0, counter, 2), 0, 1)
-    assert bench.replicator.crossed == ()
+    assert bench.crossed == []
     bench.come(bench.hello(0, CROSSED_LEAST, 2), 0, 1)
-    assert bench.replicator.crossed == ((0, 1),)
+    assert bench.crossed == [(0, 1)]
 
 
 def test_recorded_hellos_on_another_network_cross_nothing() -> None:
@@ -249,7 +257,7 @@ def test_recorded_hellos_on_another_network_cross_nothing() -> None:
         bench.come(hello, 0)
     for hello in recorded[:-1] * 3:
         bench.come(hello, 1)
-    assert bench.replicator.crossed == ()
+    assert bench.crossed == []
 
 
 def test_copies_that_anybody_sends_make_no_path_bad() -> None:
@@ -264,7 +272,7 @@ def test_copies_that_anybody_sends_make_no_path_bad() -> None:
         for old, stale in recorded[-5:]:
             bench.come(old, rotation % 2, 1 - rotation % 2)
             bench.come(stale, 1)
-    assert bench.replicator.findings == ()
+    assert bench.found == []
     assert bench.sequence == list(range(1, 200))
 
 
@@ -273,7 +281,8 @@ def test_a_damaged_copy_bars_no_true_one() -> None:
     (true,) = bench.message(1)
     damaged = true[:-1] + bytes((true[-1] ^ 1,))
     bench.arrive(0, [damaged])
-    assert bench.sequence == [] and bench.ring.refusals
+    assert bench.sequence == []
+    assert bench.ring.refusals
     bench.arrive(1, [true])
     assert bench.sequence == [1]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from rrp_worlds import (
     S,
@@ -136,7 +138,8 @@ def test_a_processor_alone_marks_no_network(style: str) -> None:
     world.start()
     world.run_for(3 * S)
     assert members_of(world) == [(1,)]
-    assert states(world) == [SERVED, SERVED] and not changes(world)
+    assert states(world) == [SERVED, SERVED]
+    assert not changes(world)
 
 
 def test_a_mended_network_returns_by_itself() -> None:
@@ -166,7 +169,7 @@ def test_each_relapse_doubles_the_probation() -> None:
         (began,) = [row for row in rows if row.new_state == "probation"][-1:]
         lasted.append(rows[-1].at_us - began.at_us)
         assert rows[-1].new_state == "in_service"
-    ratios = [later / earlier for earlier, later in zip(lasted, lasted[1:], strict=False)]
+    ratios = [later / earlier for earlier, later in pairwise(lasted)]
     assert ratios[0] == pytest.approx(1, abs=0.3) or ratios[0] == pytest.approx(2, abs=0.3)
     assert all(ratio == pytest.approx(2, abs=0.3) for ratio in ratios[1:])
 

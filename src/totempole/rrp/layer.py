@@ -338,14 +338,15 @@ class Replicator(BaseLayer):
             if gate.held is not None and self._is_through(token):
                 self._pass_up()
         elif self._ring.awaits(token):
-            self._note_copies()
             gate.begin(key, token.sender, route_of(data) & self._all, place, self._io.now_us)
+            self._note_copies()
             gate.held = Waiting(network, token, data)
             if self._is_through(token):
                 self._pass_up()
             else:
                 self._scope.set_timer(Timer.GATE, gate.wait_us(self._ring.token_wait_most_us))
         else:
+            gate.late_copy(key, place, self._io.now_us)
             self._ring.received(network, token, data)  # which says what is wrong with it
 
     def _is_through(self, token: Any) -> bool:
@@ -360,16 +361,17 @@ class Replicator(BaseLayer):
         self._scope.cancel_timer(Timer.GATE)
         self._follow_members()
         network, token, data = self._gate.release()
-        for share in self._accounts.visit(token.ring_id, token.seq, self._ring.missing(token)):
+        shares = self._accounts.visit(
+            token.ring_id, token.seq, self._ring.missing(token), self._io.now_us, self._gate.late_us
+        )
+        for share in shares:
             for _ in range(min(share.messages, ROTATION_WEIGHT)):
                 self._note(share.sender, share.network, Evidence.MESSAGES, share.lost)
         self._ring.received(network, token, data)
 
     def _note_copies(self) -> None:
-        """The next token is here: what is still missing of the one before is lost."""
-        gate = self._gate
-        for place in networks_in(gate.named):
-            self._note(gate.sender, place, Evidence.TOKENS, float(gate.lost >> place & 1))
+        for sender, place, is_lost in self._gate.settled(self._io.now_us):
+            self._note(sender, place, Evidence.TOKENS, float(is_lost))
 
     def expired(self, timer: int) -> None:
         self._scope.expired(Timer(timer))
