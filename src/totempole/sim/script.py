@@ -357,6 +357,21 @@ class ExpectNetwork:
 
 
 @dataclass(frozen=True, slots=True)
+class ExpectAlarm:
+    """`expect alarm a "2 cannot send" since 6s within 2s`: a fault that began then, and stays, is told of
+    within so long, and named so at last; judged by `expect settled` after it"""
+
+    network: str
+    why: str
+    since_us: int
+    within_us: int
+
+    def text(self, name: Namer) -> str:
+        since, within = time_text(self.since_us), time_text(self.within_us)
+        return f'expect alarm {self.network} "{self.why}" since {since} within {within}'
+
+
+@dataclass(frozen=True, slots=True)
 class ExpectCheckers:
     """`expect checkers hold`: no property is violated by the trace so far"""
 
@@ -408,6 +423,7 @@ Expectation = (
     | ExpectConfigurations
     | ExpectDelivered
     | ExpectNetwork
+    | ExpectAlarm
     | ExpectCheckers
     | ExpectRollbacks
     | ExpectSettled

@@ -27,6 +27,7 @@ from totempole.sim.script import (
     Action,
     Ambush,
     DropNext,
+    ExpectAlarm,
     ExpectCheckers,
     ExpectConfigurations,
     ExpectDelivered,
@@ -80,6 +81,7 @@ from totempole.wire.layout import KEY_ID_MAX
 from totempole.wire.seal import KEYS_MAX
 
 WHEN = re.compile(r'"([^"]+)"(?: by (\S+))?(?: after (\d+))? (\S+)( .*)?')
+ALARM = re.compile(r'(\S+) "([^"]+)" since (\S+) within (\S+)')
 MEMBERS = re.compile(r"\(([^()]*)\)")
 CONFIGURATIONS = re.compile(r"\{([^{}]*)\}|\[([^\[\]]*)\]")
 
@@ -554,6 +556,13 @@ class _Parser:
         known = tuple(one.name.lower() for one in NetworkState)
         return ExpectNetwork(self._network_named(network), _choice(state, known), self._processor(name))
 
+    def _expect_alarm(self, rest: str) -> ExpectAlarm:
+        found = ALARM.fullmatch(rest)
+        if not found:
+            raise BadValue('write `expect alarm a "p cannot send" since 6s within 2s`')
+        network, why, since, within = found.groups()
+        return ExpectAlarm(self._network_named(network), why, parse_time(since), parse_time(within))
+
     def _expect_checkers(self, rest: str) -> ExpectCheckers:
         if rest != "hold":
             raise BadValue("write `expect checkers hold`")
@@ -672,6 +681,7 @@ _EXPECTATIONS: dict[str, Callable[[_Parser, str], Action]] = {
     "configurations": _Parser._expect_configurations,
     "delivered": _Parser._expect_delivered,
     "network": _Parser._expect_network,
+    "alarm": _Parser._expect_alarm,
     "checkers": _Parser._expect_checkers,
     "rollbacks": _Parser._expect_rollbacks,
     "settled": _Parser._expect_settled,

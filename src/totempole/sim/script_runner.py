@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import astuple, dataclass, field, replace
 from typing import cast
 
 from totempole.checkers import Report, check
-from totempole.checkers.terms import Terms
+from totempole.checkers.properties import judge_rows
+from totempole.checkers.terms import Alarmed, Terms
 from totempole.checkers.verdict import Outcome as Judgement
 from totempole.errors import ConfigurationError, ScenarioError
 from totempole.sim.calm import calm_stretches
@@ -22,6 +24,7 @@ from totempole.sim.rollback import check_rollbacks
 from totempole.sim.script import (
     Action,
     DropNext,
+    ExpectAlarm,
     Expectation,
     ExpectCheckers,
     ExpectConfigurations,
@@ -55,6 +58,7 @@ from totempole.sim.script_faults import CrashWithin, LimitSegments, OnDisk, SetK
 from totempole.sim.script_parser import ring_config
 from totempole.sim.settings_text import time_text
 from totempole.sim.settling import all_together, check_lasting, terms_after
+from totempole.sim.shared import lossless_stretches, shared_stretches
 from totempole.sim.stacks import Keys, RealStack
 from totempole.sim.world import Ambush, World
 from totempole.stack import NetworkSpec, ProcessorStack
@@ -62,6 +66,9 @@ from totempole.trace.schema import Row
 from totempole.types import ConfigurationKind, ProcessorId
 
 CLOCK_OFFSET_US_MAX = 1_000_000
+
+TOGETHER_US = 2_000_000
+"""By then all processors of a ring are together, if nothing but networks fails, and every two share one."""
 
 
 @dataclass(slots=True)
@@ -250,6 +257,8 @@ def judge(outcome: Outcome, expectation: Expectation) -> str:
             return "" if delivered == count else f"it has delivered {delivered}"
         case ExpectNetwork(network, state, processor):
             return _judge_network(outcome.world, network, state, processor)
+        case ExpectAlarm():
+            return ""  # the next `expect settled` says
         case ExpectCheckers():
             return _judge_report(outcome, check(outcome.judged_rows), settled=False)
         case ExpectRollbacks():
@@ -276,16 +285,32 @@ def terms_of(outcome: Outcome) -> Terms:
 
 
 def _terms(outcome: Outcome, within_us: int) -> Terms:
+    scenario = outcome.scenario
     terms = terms_after(outcome.world, _calm_since_us(outcome), within_us)
+    if scenario.networks:
+        terms = replace(
+            terms,
+            shared=shared_stretches(scenario, TOGETHER_US),
+            lossless=lossless_stretches(scenario, TOGETHER_US),
+            alarmed=tuple(_alarmed(outcome)),
+        )
     if not all_together(outcome.world):
         return terms
-    return replace(terms, calm=calm_stretches(outcome.scenario, within_us))
+    return replace(terms, calm=calm_stretches(scenario, within_us))
+
+
+def _alarmed(outcome: Outcome) -> Iterator[Alarmed]:
+    for step in outcome.scenario.steps:
+        if isinstance(step.action, ExpectAlarm):
+            network, why, since_us, within_us = astuple(step.action)
+            number = outcome.world.networks.index(network) + 1
+            yield Alarmed(number, since_us, since_us + within_us, why)
 
 
 def _check_settled(outcome: Outcome, within_us: int) -> Report:
     terms = _terms(outcome, within_us)
     rows = outcome.judged_rows
-    report = check(rows, complete=terms.complete, expectation=terms.expectation, calm=terms.calm)
+    report = judge_rows(rows, terms)
     lasting = check_lasting(outcome.world, _calm_since_us(outcome), within_us)
     if outcome.world.doubles:
         lasting = (*lasting, check_doubles(outcome.world, all_together(outcome.world)))
