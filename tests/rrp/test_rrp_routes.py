@@ -250,6 +250,17 @@ def test_one_crossed_hello_is_a_repetition_and_several_are_wires() -> None:
     assert bench.crossed == [(0, 1)]
 
 
+def test_networks_that_are_parted_again_are_not_crossed_for_ever() -> None:
+    bench = Bench("passive", 2)
+    for counter in range(1, 20):
+        bench.come(bench.hello(0, counter, 2), 0, 1)
+    for counter in range(20, 20 + CROSSED_LEAST):
+        assert bench.crossed == [(0, 1)]
+        bench.come(bench.hello(0, counter, 2), 0)
+    bench.come(bench.hello(0, 30, 2), 0)
+    assert bench.crossed == []
+
+
 def test_recorded_hellos_on_another_network_cross_nothing() -> None:
     bench = Bench("passive", 2)
     recorded = [bench.hello(0, counter, 2) for counter in range(1, 20)]
