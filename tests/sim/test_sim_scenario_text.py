@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from totempole.errors import ScenarioError
-from totempole.sim.conditions import Condition
+from totempole.rrp.config import RedundancyConfig
+from totempole.sim.conditions import Condition, Lan
 from totempole.sim.scenario import parse
 from totempole.sim.script import (
     DropNext,
@@ -14,16 +17,22 @@ from totempole.sim.script import (
     ExpectDelivered,
     ExpectMembers,
     Heal,
+    OnInterface,
     OnLink,
     OnProcessor,
+    OnService,
     Partition,
+    ScenarioNetwork,
     Send,
     SetCondition,
     Setting,
     Slow,
     Step,
     Traffic,
+    When,
+    Wire,
 )
+from totempole.sim.script_faults import LimitSegments, Stray
 from totempole.sim.settings_text import parse_time, time_text
 from totempole.types import RingKind, Service
 
@@ -121,6 +130,93 @@ def test_text_round_trips() -> None:
     text = scenario.to_text()
     assert parse(text, "whole") == scenario
     assert parse(text, "whole").to_text() == text
+
+
+NETWORKS = """\
+processors p=1 q=2 r=3
+condition delay=100..300
+network a
+network b bandwidth=1250000 shared=yes delay=200..900 segment_bytes=1400 capacity=3
+network c loss=0.01
+redundancy style=active-passive copies=2 tokens=one hello=100000
+at 1s cut p q on a
+at 1s sever p q
+at 1s mend p q on c
+at 1s mute p on a
+at 1s deafen q
+at 1s cure q on b
+at 1s wire a b
+at 1s drain c by r
+at 1s restore c by p
+at 1s partition (p) (q r) sharp on b
+at 1s heal on b
+at 1s loss 0.2 on c
+at 1s condition duplicate=0.1 from p to q on a
+at 1s condition loss=0.5
+at 1s drop-next token from p count=2 on b
+at 1s replay hello from p to q count=3 after=500ms on c
+at 1s segments p 600 on a
+at 1s when "promise given" mute p on c
+end 2s
+"""
+
+
+def test_networks_are_read() -> None:
+    scenario = parse(NETWORKS, "networks")
+    base = Condition(delay_us=(100, 300))
+    assert scenario.networks == (
+        ScenarioNetwork("a"),
+        ScenarioNetwork("b", Lan(1_250_000, shared=True), Condition(delay_us=(200, 900)), 1_400, 3),
+        ScenarioNetwork("c", condition=replace(base, loss=0.01)),
+    )
+    assert scenario.redundancy == RedundancyConfig(
+        style="active-passive", copies=2, tokens="one", hello_us=100_000
+    )
+    assert [step.action for step in scenario.steps] == [
+        OnLink("cut", 1, 2, "a"),
+        OnLink("sever", 1, 2),
+        OnLink("mend", 1, 2, "c"),
+        OnInterface("mute", 1, "a"),
+        OnInterface("deafen", 2),
+        OnInterface("cure", 2, "b"),
+        Wire("a", "b"),
+        OnService("drain", "c", 3),
+        OnService("restore", "c", 1),
+        Partition(((1,), (2, 3)), sharp=True, network="b"),
+        Heal("b"),
+        SetCondition(replace(base, loss=0.2), network="c"),
+        SetCondition(replace(base, duplicate=0.1), 1, 2, "a"),
+        SetCondition(replace(base, loss=0.5)),
+        DropNext("token", 1, None, 2, "b"),
+        Stray("replay", "hello", 1, 2, 3, 500_000, "c"),
+        LimitSegments(1, 600, "a"),
+        When("promise given", OnInterface("mute", 1, "c")),
+    ]
+    assert parse(scenario.to_text(), "networks") == scenario
+
+
+@pytest.mark.parametrize(
+    ("lines", "problem"),
+    [
+        ("network a\nnetwork b\nend 1s", "say how the ring uses them, `redundancy style=passive`"),
+        ("redundancy style=passive\nend 1s", r"there is 0 network; give a \[\[network\]\] table for each"),
+        ("network a\nredundancy style=active\nend 1s", "there is 1 network"),
+        ("network a\nnetwork a", "network a was given before"),
+        ("network delay=1..2", "name it"),
+        ("network a speed=3\nnetwork b\nredundancy style=active\nend 1s", "network a: 'speed=3' is not"),
+        ("network a capacity=0\nnetwork b\nredundancy style=active\nend 1s", "network a: '0' is not"),
+        ("redundancy style=round-robin", "style"),
+        ("redundancy style=active copies=2", "copies = 2: only"),
+        ("at 1s cut 1 2 on a", "there is one network here"),
+        ("at 1s drain a by 1", "there is one network here"),
+        ("network a\nnetwork b\nat 1s heal on c", "unknown network 'c': give one of a, b"),
+        ("network a\nnetwork b\nat 1s wire a a", "give two networks"),
+        ("network a\nnetwork b\nat 1s drain a of 1", "write `drain a by p`"),
+    ],
+)
+def test_mistakes_about_networks_are_named(lines: str, problem: str) -> None:
+    with pytest.raises(ScenarioError, match=problem):
+        parse(f"processors 1 2\n{lines}\n")
 
 
 def test_plain_numbers_are_names() -> None:

@@ -6,13 +6,14 @@ from collections.abc import Iterable
 from typing import Any
 
 from totempole.checkers.groups import GROUPS
+from totempole.checkers.networks import NETWORKS
 from totempole.checkers.property import Indices, Layer, Property
 from totempole.checkers.ring import RING
 from totempole.checkers.terms import Calm, Liveness, Terms
 from totempole.checkers.verdict import Report
 from totempole.trace.schema import Row
 
-LAYERS: tuple[Layer[Any], ...] = (RING, GROUPS)
+LAYERS: tuple[Layer[Any], ...] = (RING, NETWORKS, GROUPS)
 """From the lowest up: a new layer adds its module and its name here."""
 
 PROPERTIES: tuple[Property[Any], ...] = tuple(item for layer in LAYERS for item in layer.properties)
@@ -32,7 +33,11 @@ def check(
     a prefix, and what they cannot tell is undecided. `same_clock`: `at_us` is comparable between nodes.
     `calm`: stretches in which nothing goes wrong.
     """
+    return judge_rows(rows, Terms(complete, same_clock, expectation, tuple(calm)))
+
+
+def judge_rows(rows: Iterable[Row], terms: Terms) -> Report:
+    """The same, with all that is known of the run."""
     indices = Indices(list(rows))
-    terms = Terms(complete, same_clock, expectation, tuple(calm))
     verdicts = [layer.judge(item, indices, terms) for layer in LAYERS for item in layer.properties]
     return Report(tuple(verdicts))

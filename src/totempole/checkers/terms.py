@@ -27,6 +27,17 @@ class Calm:
 
 
 @dataclass(frozen=True, slots=True)
+class Alarmed:
+    """A fault of one network that began at an instant and stays: by when it is told of, and in which words at
+    last. Networks are counted from 1, as in rows."""
+
+    network: int
+    from_us: int
+    told_us: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Terms:
     """How a trace is to be read."""
 
@@ -37,3 +48,8 @@ class Terms:
     expectation: Liveness | None = None
     calm: tuple[Calm, ...] = ()
     """Stretches without any fault. The simulator knows them; of nodes nobody does."""
+    shared: tuple[Calm, ...] = ()
+    """Stretches in which nothing fails but networks, and every two processors always share one that works."""
+    lossless: tuple[Calm, ...] = ()
+    """Stretches in which no network and no processor loses anything, nor is slow."""
+    alarmed: tuple[Alarmed, ...] = ()

@@ -2,7 +2,8 @@
 
     {"RUN": {"complete": true, "same_clock": true,
              "expectation": {"at_us": 1, "groups": [[1, 2]], "bound_us": 9},
-             "calm": [[1, 10, 100]]}}
+             "calm": [[1, 10, 100]], "shared": [], "lossless": [],
+             "alarmed": [[2, 50, 90, "3 cannot send"]]}}
 
 The simulator writes it: it knows when a run has ended quiescent and who could hear whom. A node does not.
 """
@@ -15,10 +16,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from totempole.checkers.terms import Calm, Liveness, Terms
+from totempole.checkers.terms import Alarmed, Calm, Liveness, Terms
 from totempole.errors import TraceError
 
 TERMS_FILE = "terms.json"
+
+STRETCHES = ("calm", "shared", "lossless")
 
 
 def write_terms(directory: Path, known: Mapping[str, Terms]) -> None:
@@ -54,8 +57,11 @@ def to_json(terms: Terms) -> dict[str, Any]:
     if wanted is not None:
         groups = [sorted(group) for group in wanted.groups]
         told["expectation"] = {"at_us": wanted.at_us, "groups": groups, "bound_us": wanted.bound_us}
-    if terms.calm:
-        told["calm"] = [[calm.from_us, calm.settled_us, calm.to_us] for calm in terms.calm]
+    for name in STRETCHES:
+        if getattr(terms, name):
+            told[name] = [[calm.from_us, calm.settled_us, calm.to_us] for calm in getattr(terms, name)]
+    if terms.alarmed:
+        told["alarmed"] = [[each.network, each.from_us, each.told_us, each.why] for each in terms.alarmed]
     return told
 
 
@@ -65,5 +71,6 @@ def from_json(told: Any) -> Terms:
     if wanted is not None:
         groups = tuple(tuple(map(int, group)) for group in wanted["groups"])
         expectation = Liveness(int(wanted["at_us"]), groups, int(wanted["bound_us"]))
-    calm = tuple(Calm(*map(int, times)) for times in told.get("calm", ()))
-    return Terms(bool(told["complete"]), bool(told["same_clock"]), expectation, calm)
+    stretches = {name: tuple(Calm(*map(int, times)) for times in told.get(name, ())) for name in STRETCHES}
+    alarmed = tuple(Alarmed(int(a), int(b), int(c), str(why)) for a, b, c, why in told.get("alarmed", ()))
+    return Terms(bool(told["complete"]), bool(told["same_clock"]), expectation, alarmed=alarmed, **stretches)

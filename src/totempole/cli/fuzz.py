@@ -8,12 +8,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from totempole.cli import exhaustive, mutants, options, replay, steer
+from totempole.cli import exhaustive, kind_options, mutants, options, replay, steer
 from totempole.cli.output import Screen, table
 from totempole.cli.tables import coverage_table, rarest_excluded, what_may_remain
 from totempole.errors import TotemError
 from totempole.sim.fuzz.group_mutants import GROUP_STAGED, GROUP_UNNOTICED
-from totempole.sim.fuzz.kinds import GROUPS, KINDS, RING
+from totempole.sim.fuzz.kinds import GROUPS, kind_named
 from totempole.sim.fuzz.mutants import BY_HAND, STAGED, UNNOTICED
 from totempole.sim.fuzz.profiles import ALL, PROFILES
 from totempole.sim.fuzz.search import Tally, search
@@ -31,6 +31,8 @@ examples:
   totem fuzz --seed 17 --shrink --out small.scenario
   totem fuzz --seed 17 --trace-hash              the same on every machine
   totem fuzz --groups --seeds 0:1000             the same with process groups on the ring
+  totem fuzz --networks 2 --style passive        rings on two networks, which fail too
+  totem fuzz --networks any --only-networks      nothing else fails: no configuration may change
   totem fuzz --profile lossy --seeds 0:1000      nothing but trouble with packets
   totem fuzz --mutants                           broken protocols, to see the search at work
   totem fuzz --mutant "safe delivered as agreed" --shrink
@@ -55,6 +57,7 @@ def add(parser: options.Parser) -> None:
     which.add_argument(
         "--groups", action="store_true", help="runs with process groups: programs that join, send and crash"
     )
+    kind_options.add_networks(which)
     add_profile(which)
     which.add_argument("--mutant", metavar="NAME", help="run a broken protocol until a seed gives it away")
     which.add_argument(
@@ -114,7 +117,7 @@ def run_fuzz(arguments: argparse.Namespace) -> int:
     if arguments.mutants:
         return _run_mutants(screen, arguments, seeds)
     resume_file = Path(arguments.resume) if arguments.resume else None
-    kind = GROUPS if arguments.groups else RING
+    kind = kind_options.kind_asked(arguments)
     tally = Tally(seeds.start, seeds.stop, kind=kind.name, profile=arguments.profile)
     return _run_search(screen, tally, arguments.jobs, resume_file)
 
@@ -176,7 +179,7 @@ class SearchReport:
         self.tally = tally
         self.runs = runs
         self.elapsed_s = elapsed_s
-        self.kind = KINDS[tally.kind]
+        self.kind = kind_named(tally.kind)
         self.profile = PROFILES[tally.profile]
         self.expected = self.kind.expected if self.profile.whole else ()
         self.missing = [name for name in self.expected if not tally.coverage[name]]

@@ -9,11 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from totempole.cli.kind_options import kind_asked
 from totempole.cli.mutants import find_mutant
 from totempole.cli.output import Screen
 from totempole.cli.sim import SimReport
 from totempole.sim.contract import StackFactory
-from totempole.sim.fuzz.kinds import GROUPS, RING, Kind, kind_of
+from totempole.sim.fuzz.kinds import RING, Kind
 from totempole.sim.fuzz.mutants import Mutant, mutated_stack
 from totempole.sim.fuzz.profiles import ALL, PROFILES, Profile
 from totempole.sim.fuzz.shrink import TRIALS_MAX, Shrinker
@@ -65,7 +66,7 @@ class Replay:
 def run_one(screen: Screen, arguments: argparse.Namespace, seeds: range) -> int:
     mutant = find_mutant(arguments.mutant) if arguments.mutant else None
     stack = mutated_stack(mutant) if mutant else None
-    kind, profile = _kind(arguments, mutant), PROFILES[arguments.profile]
+    kind, profile = kind_asked(arguments, mutant), PROFILES[arguments.profile]
     seed = arguments.seed
     if seed is None:
         seed = first_failing(screen, seeds, stack, kind, profile)
@@ -83,10 +84,6 @@ def run_one(screen: Screen, arguments: argparse.Namespace, seeds: range) -> int:
         data["shrunk"] = shrink_to_file(screen, replay, path).data() | {"file": str(path)}
     screen.save_json(data)
     return 0 if replay.holds else 1
-
-
-def _kind(arguments: argparse.Namespace, mutant: Mutant | None) -> Kind:
-    return GROUPS if arguments.groups else kind_of(mutant)
 
 
 def first_failing(
@@ -170,7 +167,7 @@ def print_hashes(screen: Screen, arguments: argparse.Namespace, seeds: range) ->
     """One line a seed: the seed and the digest of its trace."""
     mutant = find_mutant(arguments.mutant) if arguments.mutant else None
     stack = mutated_stack(mutant) if mutant else None
-    kind, profile = _kind(arguments, mutant), PROFILES[arguments.profile]
+    kind, profile = kind_asked(arguments, mutant), PROFILES[arguments.profile]
     chosen = seeds if arguments.seed is None else range(arguments.seed, arguments.seed + 1)
     digests = {}
     failed = False

@@ -61,6 +61,10 @@ class Service:
             if self._awaited:
                 return []
             self._begin()
+            changes = self._judge(before)
+            # What was told before is each member's own past.
+            self._told = [frozenset(self._bad(number)) for number in range(len(self.states))]
+            return changes
         return self._judge(before)
 
     def drain(self, network: int) -> list[Change] | str:

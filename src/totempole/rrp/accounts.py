@@ -1,16 +1,16 @@
 """What each network should have brought of each sender's messages, and what it brought.
 
 A message's route says what was sent on which network. What came is counted by the segments' headers, copies
-and all, before anything is put together. A rotation after a message was due the two are compared; if the ring
-had to ask for the message, they are compared as of then, since what comes later is a repetition, which goes
-on every network.
+and all, before anything is put together. A rotation after a message was due the two are compared; later, if
+the token is faster than a slow network. If the ring had to ask for the message, they are compared as of then,
+since what comes later is a repetition, which goes on every network.
 
 Headers are not sealed: what a stranger sends can make a network look better than it is, never worse.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -20,6 +20,10 @@ from totempole.types import ProcessorId, RingId
 
 ARRIVED_MAX = 4_096
 """Messages of which it is remembered what came where; the oldest is forgotten first."""
+
+
+VISITS_MAX = 64
+"""Visits of the token that are remembered."""
 
 
 class Taken(NamedTuple):
@@ -40,7 +44,7 @@ class Share(NamedTuple):
 
 
 class Accounts:
-    __slots__ = ("_arrived", "_asked", "_capacities", "_copies", "_due", "_ring", "_taken", "_visited_seq")
+    __slots__ = ("_arrived", "_asked", "_capacities", "_copies", "_due", "_ring", "_taken", "_visits")
 
     def __init__(self, capacities: tuple[int, ...], copies: int) -> None:
         self._capacities = capacities
@@ -52,7 +56,8 @@ class Accounts:
         self._taken: dict[int, Taken] = {}
         self._due: dict[tuple[ProcessorId, int], list[int]] = {}
         """By sender and network, of this rotation: bytes that were sent there, those that came, messages."""
-        self._visited_seq = 0
+        self._visits: deque[tuple[int, int]] = deque()
+        """When the token came, and up to where messages were due then."""
 
     def note(self, name: PacketName, network: int, length: int) -> None:
         """So many bytes of a message have come on a network."""
@@ -75,11 +80,17 @@ class Accounts:
         else:
             self._taken[seq] = taken
 
-    def visit(self, ring_id: RingId, seq: int, missing: Iterable[int]) -> Iterator[Share]:
-        """The token has come, and the ring asks for what is missing. Gives what the rotation before lost."""
+    def visit(
+        self, ring_id: RingId, seq: int, missing: Iterable[int], now_us: int, late_us: int
+    ) -> Iterator[Share]:
+        """The token has come, and the ring asks for what is missing. Gives what was lost of the messages that
+        were due when it came at least a rotation, and at least so long, before."""
         if ring_id != self._ring:
             self._begin(ring_id)
-        due_seq, self._visited_seq = self._visited_seq, seq
+        due_seq = 0
+        while self._visits and (now_us - self._visits[0][0] >= late_us or len(self._visits) >= VISITS_MAX):
+            due_seq = self._visits.popleft()[1]
+        self._visits.append((now_us, seq))
         for place in [place for place in self._taken if place <= due_seq]:
             arrived = self._arrived.pop(data_name(ring_id, place), None)
             taken = self._taken.pop(place)
@@ -96,8 +107,7 @@ class Accounts:
 
     def _begin(self, ring_id: RingId) -> None:
         self._ring = ring_id
-        self._visited_seq = 0
-        for known in (self._arrived, self._asked, self._taken, self._due):
+        for known in (self._arrived, self._asked, self._taken, self._due, self._visits):
             known.clear()
 
     def _charge(self, taken: Taken, arrived: list[int]) -> None:

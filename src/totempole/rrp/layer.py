@@ -58,7 +58,8 @@ LONG_MAX = 9_000
 """A long hello, at most: what the largest common networks take."""
 
 CROSSED_LEAST = 3
-"""Hellos of one network that come on another: so many mean that the two are wired together."""
+"""Rounds in which a hello of one network comes on another: so many mean that the two are wired together, and
+as many without it that they are not any more."""
 
 SPEAKERS_MAX = 1024
 """Processors of which it is known what they said."""
@@ -99,7 +100,7 @@ _cut_bytes = attrgetter("cut_bytes")
 class Speaker:
     """What one processor has said of itself, on each network."""
 
-    __slots__ = ("crossed", "heard", "incarnation", "paths", "segment_bytes")
+    __slots__ = ("crossed", "crossed_now", "heard", "incarnation", "paths", "segment_bytes")
 
     def __init__(self, incarnation: int, networks: int) -> None:
         self.incarnation = incarnation
@@ -108,6 +109,9 @@ class Speaker:
         self.segment_bytes = [0] * networks
         self.paths = [Path() for _ in range(networks)]
         self.crossed: dict[tuple[int, int], int] = {}
+        """How many rounds of its hellos have crossed from one network to another, less those that did not."""
+        self.crossed_now: set[tuple[int, int]] = set()
+        """In this round."""
 
 
 class Replicator(BaseLayer):
@@ -338,14 +342,15 @@ class Replicator(BaseLayer):
             if gate.held is not None and self._is_through(token):
                 self._pass_up()
         elif self._ring.awaits(token):
-            self._note_copies()
             gate.begin(key, token.sender, route_of(data) & self._all, place, self._io.now_us)
+            self._note_copies()
             gate.held = Waiting(network, token, data)
             if self._is_through(token):
                 self._pass_up()
             else:
                 self._scope.set_timer(Timer.GATE, gate.wait_us(self._ring.token_wait_most_us))
         else:
+            gate.late_copy(key, place, self._io.now_us)
             self._ring.received(network, token, data)  # which says what is wrong with it
 
     def _is_through(self, token: Any) -> bool:
@@ -360,16 +365,17 @@ class Replicator(BaseLayer):
         self._scope.cancel_timer(Timer.GATE)
         self._follow_members()
         network, token, data = self._gate.release()
-        for share in self._accounts.visit(token.ring_id, token.seq, self._ring.missing(token)):
+        shares = self._accounts.visit(
+            token.ring_id, token.seq, self._ring.missing(token), self._io.now_us, self._gate.late_us
+        )
+        for share in shares:
             for _ in range(min(share.messages, ROTATION_WEIGHT)):
                 self._note(share.sender, share.network, Evidence.MESSAGES, share.lost)
         self._ring.received(network, token, data)
 
     def _note_copies(self) -> None:
-        """The next token is here: what is still missing of the one before is lost."""
-        gate = self._gate
-        for place in networks_in(gate.named):
-            self._note(gate.sender, place, Evidence.TOKENS, float(gate.lost >> place & 1))
+        for sender, place, is_lost in self._gate.settled(self._io.now_us):
+            self._note(sender, place, Evidence.TOKENS, float(is_lost))
 
     def expired(self, timer: int) -> None:
         self._scope.expired(Timer(timer))
@@ -444,6 +450,7 @@ class Replicator(BaseLayer):
     def _say_hello(self) -> None:
         self._counter += 1
         self._hello_us = self._io.now_us
+        self._end_crossing(self._speaker(self._me))
         after_us = self._config.hello_us // (HASTE if self._is_troubled else 1)
         self._scope.set_timer(Timer.HELLO, int(after_us * (0.9 + self._draw() / 5)))
         for place, link in enumerate(self._link):
@@ -484,6 +491,7 @@ class Replicator(BaseLayer):
             self._drop("stale hello")
             return
         if hello.counter > newest:
+            self._end_crossing(speaker)
             self._end_round(hello.sender, speaker, newest)
         heard[long] = hello.counter
         self._scope.reachable(hello.sender, just_now=True)
@@ -496,6 +504,7 @@ class Replicator(BaseLayer):
         speaker.incarnation = hello.incarnation
         speaker.heard = [[0, 0] for _ in self._link]
         speaker.crossed.clear()
+        speaker.crossed_now.clear()
         for name, theirs, mine in zip(Ways._fields, hello.ways, self._ways, strict=True):
             if theirs != mine:
                 self._scope.alarm(WaysDiffer(hello.sender, name, theirs, mine))
@@ -515,9 +524,27 @@ class Replicator(BaseLayer):
     def _note_crossed(self, speaker: Speaker, said: int, place: int) -> None:
         """A hello of one network has come on another. A single one may be somebody's repetition."""
         pair = (min(said, place), max(said, place))
-        times = speaker.crossed[pair] = speaker.crossed.get(pair, 0) + 1
-        if times == CROSSED_LEAST:
-            self.crossed = tuple(sorted({*self.crossed, pair}))
+        if pair not in speaker.crossed_now:
+            speaker.crossed_now.add(pair)
+            speaker.crossed[pair] = min(speaker.crossed.get(pair, 0) + 1, CROSSED_LEAST)
+            self._find_crossed()
+
+    def _end_crossing(self, speaker: Speaker) -> None:
+        """The next round of a processor's hellos begins."""
+        for pair in [pair for pair in speaker.crossed if pair not in speaker.crossed_now]:
+            speaker.crossed[pair] -= 1
+            if not speaker.crossed[pair]:
+                del speaker.crossed[pair]
+                self._find_crossed()
+        speaker.crossed_now.clear()
+
+    def _find_crossed(self) -> None:
+        found = set()
+        for speaker in self._speakers.values():
+            for pair, rounds in speaker.crossed.items():
+                if rounds == CROSSED_LEAST or pair in self.crossed:
+                    found.add(pair)
+        self.crossed = tuple(sorted(found))
 
     # The trace
 

@@ -9,18 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from totempole.checkers.terms import Calm
-from totempole.sim.conditions import Condition, Costs
+from totempole.sim.conditions import Condition, Costs, Lan
 from totempole.sim.script import (
     DropNext,
     Fault,
     Heal,
+    OnInterface,
     OnLink,
     OnProcessor,
+    OnService,
     Partition,
     Scenario,
     SetCondition,
     Slow,
     When,
+    Wire,
 )
 from totempole.sim.script_faults import CrashWithin, LimitSegments, OnDisk, SetKeys, Stray
 from totempole.sim.script_parser import ring_config
@@ -35,7 +38,8 @@ def calm_stretches(scenario: Scenario, within_us: int) -> tuple[Calm, ...]:
     rotation_us = len(configs) * scenario.condition.delay_us[1]
     if (
         not _is_clean(scenario.condition, scenario)
-        or scenario.lan.bandwidth_bytes_per_s
+        or any(lan.bandwidth_bytes_per_s for lan in _lans(scenario))
+        or any(not _is_clean(one.condition, scenario) for one in scenario.networks if one.condition)
         or scenario.costs != Costs()
         or ROTATIONS * rotation_us > min(config.token_loss_us for config in configs)
     ):
@@ -74,14 +78,20 @@ def _note(wrong: set[object], action: Fault, scenario: Scenario) -> None:
         case OnProcessor("double", processor):
             # They may fight over the number for the rest of the run, one life after another.
             wrong.add(("double", processor))
-        case OnProcessor() | Partition():
+        case OnProcessor() | OnService():
             pass
-        case Heal():
-            passing = (DropNext, When, Stray, CrashWithin)
-            wrong -= {entry for entry in wrong if isinstance(entry, passing) or _is_cut(entry)}
-        case OnLink("mend", source, target):
-            wrong -= {OnLink("cut", source, target), OnLink("sever", source, target)}
-        case OnLink() | DropNext() | When() | Stray() | CrashWithin():
+        case Partition(network=network):
+            if network:
+                wrong.add(action)
+        case Heal(network):
+            passing = (DropNext, When, Stray, CrashWithin, Wire, Partition, OnInterface)
+            ended = {entry for entry in wrong if isinstance(entry, passing) or _is_cut(entry)}
+            wrong -= {entry for entry in ended if not network or getattr(entry, "network", "") == network}
+        case OnLink("mend", source, target, network):
+            wrong -= {OnLink("cut", source, target, network), OnLink("sever", source, target, network)}
+        case OnInterface("cure", processor, network):
+            wrong -= {OnInterface(verb, processor, network) for verb in ("mute", "deafen")}
+        case OnLink() | OnInterface() | Wire() | DropNext() | When() | Stray() | CrashWithin():
             wrong.add(action)
         case OnDisk("slow" | "stick" | "mend", processor):
             _set(wrong, ("disk", processor), action.verb != "mend")
@@ -89,12 +99,21 @@ def _note(wrong: set[object], action: Fault, scenario: Scenario) -> None:
             pass
         case Slow(processor, factor):
             _set(wrong, ("slow", processor), factor != 1.0)
-        case SetCondition(condition, source, target):
-            if source is None and target is None:
-                wrong -= {entry for entry in wrong if isinstance(entry, tuple) and entry[0] == "condition"}
-            _set(wrong, ("condition", source, target), not _is_clean(condition, scenario))
+        case SetCondition(condition, from_or_none, to_or_none, network):
+            if from_or_none is None and to_or_none is None:
+                of_links = {entry for entry in wrong if isinstance(entry, tuple) and entry[0] == "condition"}
+                wrong -= {entry for entry in of_links if not network or entry[-1] == network}
+            _set(
+                wrong,
+                ("condition", from_or_none, to_or_none, network),
+                not _is_clean(condition, scenario),
+            )
         case _:
             wrong.add(action)
+
+
+def _lans(scenario: Scenario) -> list[Lan]:
+    return [network.lan for network in scenario.networks] or [scenario.lan]
 
 
 def _is_cut(entry: object) -> bool:

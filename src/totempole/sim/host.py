@@ -170,8 +170,9 @@ class Host:
         self._costs = around.costs
         self._counters: Counter[str] = around.medium.counters
         self._stack: SansIo | None = None
-        self._data = Inbox(around.buffers.data_bytes, around.buffers.data_datagrams)
-        self._token = Inbox(around.buffers.token_bytes, around.buffers.token_datagrams)
+        buffers, networks = around.buffers, around.medium.networks
+        self._data = Inbox(buffers.data_bytes, buffers.data_datagrams, networks)
+        self._token = Inbox(buffers.token_bytes, buffers.token_datagrams, networks)
         self._tasks: deque[Input] = deque()
         self._timers = Timers(around.scheduler, self._on_timer)
         self._wake_pending = False

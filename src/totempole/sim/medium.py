@@ -71,11 +71,24 @@ class Route:
 class Network:
     """One LAN: its routes, its capacity, who is parted from whom."""
 
-    __slots__ = ("all_routes", "component", "cuts", "free_ns", "index", "lan", "number", "routes", "severed")
+    __slots__ = (
+        "all_routes",
+        "component",
+        "condition",
+        "cuts",
+        "free_ns",
+        "index",
+        "lan",
+        "number",
+        "routes",
+        "severed",
+    )
 
-    def __init__(self, index: int, lan: Lan, number: dict[int, ProcessorId]) -> None:
+    def __init__(self, index: int, lan: Lan, number: dict[int, ProcessorId], condition: Condition) -> None:
         self.index = index
         self.lan = lan
+        self.condition = condition
+        """Of links that are yet to be."""
         self.number = number
         """Whose each address is."""
         self.routes: dict[int, dict[int, Route]] = {}
@@ -142,6 +155,7 @@ class Medium:
         "_rules",
         "_scheduler",
         "_stations",
+        "_wired",
         "condition",
         "counters",
     )
@@ -153,8 +167,10 @@ class Medium:
         *,
         condition: Condition | None = None,
         lans: Sequence[Lan] = (Lan(),),
+        conditions: Sequence[Condition | None] = (),
         report: Callable[[ProcessorId, DropRule | StrayRule], None] | None = None,
     ) -> None:
+        """`conditions`: of those networks that have another than `condition`."""
         self.condition = condition or Condition()
         self.counters: Counter[str] = Counter()
         self._scheduler = scheduler
@@ -163,12 +179,22 @@ class Medium:
         self._number: dict[int, ProcessorId] = {}
         self._addresses: dict[ProcessorId, int] = {}
         """Of each processor, the address of its first station."""
-        self._networks = [Network(index, lan, self._number) for index, lan in enumerate(lans)]
+        own = [*conditions, *(None for _ in lans)]
+        self._networks = [
+            Network(index, lan, self._number, own[index] or self.condition) for index, lan in enumerate(lans)
+        ]
+        self._wired: set[tuple[int, int]] = set()
+        """Networks whose packets come on the other too."""
         self._stations: dict[int, Station] = {}
         self._rules: list[DropRule | StrayRule] = []
         self._replay = partial(self._come_astray)
         """An object of its own, by which what is still to be sent again can be called off."""
         self._report = report
+
+    @property
+    def networks(self) -> int:
+        """How many there are."""
+        return len(self._networks)
 
     # Set-up and faults
 
@@ -181,10 +207,10 @@ class Medium:
         self._addresses.setdefault(processor, address)
         for network in self._networks:
             network.routes[address] = {
-                other: Route(address, self._number[other], network.way_to(there), self.condition)
+                other: Route(address, self._number[other], network.way_to(there), network.condition)
                 for other, there in sorted(self._stations.items())
             }
-            network.add(address, processor, station, self.condition)
+            network.add(address, processor, station, network.condition)
             network.refresh()
         self._stations[address] = station
 
@@ -209,9 +235,11 @@ class Medium:
         network: int | None = None,
     ) -> None:
         """For all links, all from `source`, all to `target`, or the one from `source` to `target`."""
-        if source is None and target is None:
+        if source is None and target is None and network is None:
             self.condition = condition
         for lan in self._chosen(network):
+            if source is None and target is None:
+                lan.condition = condition
             for origin in lan.routes:
                 number = self._number[origin]
                 for route in lan.all_routes[origin]:
@@ -259,7 +287,8 @@ class Medium:
 
     @property
     def severed(self) -> set[tuple[ProcessorId, ProcessorId]]:
-        return set().union(*(lan.severed for lan in self._networks))
+        """Links that are severed on every network."""
+        return set.intersection(*(lan.severed for lan in self._networks))
 
     def mend(self, source: ProcessorId, target: ProcessorId, network: int | None = None) -> None:
         for lan in self._chosen(network):
@@ -269,13 +298,22 @@ class Medium:
 
     def heal(self, network: int | None = None) -> None:
         """End all partitions and cuts, and forget what was still to be dropped or led astray. Conditions and
-        severed links stay."""
-        self._rules.clear()
-        self._scheduler.cancel_calls((self._replay,))
+        severed links stay. Of one network: its own, and what is meant for it alone."""
+        if network is None:
+            self._rules.clear()
+            self._wired.clear()
+            self._scheduler.cancel_calls((self._replay,))
+        else:
+            self._rules = [rule for rule in self._rules if rule.network != network]
+            self._wired = {pair for pair in self._wired if network not in pair}
         for lan in self._chosen(network):
             lan.component.clear()
             lan.cuts.clear()
             lan.refresh()
+
+    def wire(self, one: int, other: int) -> None:
+        """Join two networks by mistake: what is sent on one comes on both. `heal` ends it."""
+        self._wired |= {(one, other), (other, one)}
 
     def drop_next(self, rule: DropRule) -> None:
         self._rules.append(rule)
@@ -313,9 +351,20 @@ class Medium:
             route = lan.routes[source].get(to)
             routes = self._nobody(datagrams) if route is None else (route,)
         if self._rules:
-            routes = self._filtered(self._number[source], transmit, routes, depart_us)
+            routes = self._filtered(self._number[source], transmit, routes, depart_us, lan.index)
         for route in routes:
             self._carry(route, channel, datagrams, size, depart_us)
+        if self._wired:
+            self._carry_across(source, transmit, size, depart_us, lan)
+
+    def _carry_across(self, source: int, transmit: Send, size: int, depart_us: int, lan: Network) -> None:
+        for other in self._networks:
+            if (lan.index, other.index) in self._wired:
+                routes = other.routes[source]
+                chosen = routes.values() if transmit.to is None else filter(None, [routes.get(transmit.to)])
+                for route in chosen:
+                    self.counters["crossed"] += len(transmit.datagrams)
+                    self._carry(route, transmit.channel, transmit.datagrams, size, depart_us)
 
     def _nobody(self, datagrams: tuple[bytes, ...]) -> tuple[Route, ...]:
         self.counters["sent to an old address"] += len(datagrams)
@@ -404,10 +453,10 @@ class Medium:
         self._scheduler.at(at_us, route.arrive, channel, (datagram,), len(datagram), route.source)
 
     def _filtered(
-        self, source: ProcessorId, transmit: Send, routes: tuple[Route, ...], depart_us: int
+        self, source: ProcessorId, transmit: Send, routes: tuple[Route, ...], depart_us: int, network: int
     ) -> tuple[Route, ...]:
         for rule in self._rules:
-            if routes and rule.hits(source, transmit.packet, routes):
+            if routes and rule.hits(source, transmit, routes, network):
                 if isinstance(rule, StrayRule):
                     self._lead(rule, source, transmit, routes, depart_us)
                     routes = () if rule.fate == "misdirect" else routes
@@ -416,7 +465,9 @@ class Medium:
                 self.counters["filtered"] += 1
                 if self._report:
                     self._report(source, rule)
-        self._rules = [rule for rule in self._rules if rule.count > 0]
+        several = len(self._networks) > 1
+        # A packet is dropped on all networks, one after the other.
+        self._rules = [rule for rule in self._rules if rule.count > 0 or (several and rule.last is transmit)]
         return routes
 
     def _lead(
@@ -439,4 +490,5 @@ class Medium:
             self._report(source, replace(rule, to=target))
         origin = NOWHERE if rule.fate == "replay" else self._addresses[source]
         station = self._stations[self._addresses[target]]
-        station.arrive(transmit.channel, datagrams, sum(map(len, datagrams)), origin)
+        network = transmit.networks[0] if rule.network is None else rule.network
+        station.arrive(transmit.channel, datagrams, sum(map(len, datagrams)), origin, network)

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from totempole.core.effects import Send
+from totempole.rrp.hello import Hello
 from totempole.srp import packets
 from totempole.types import ProcessorId
 
@@ -22,6 +24,7 @@ PACKET_KINDS: dict[str, type] = {
     "null": packets.NullMessage,
     "leave": packets.Leave,
     "wake": packets.Wake,
+    "hello": Hello,
 }
 
 
@@ -31,20 +34,30 @@ class Target(Protocol):
 
 @dataclass(slots=True)
 class DropRule:
-    """Drops the next `count` packets of a kind that `source` sends, or their copies to `to`."""
+    """Drops the next `count` packets of a kind that `source` sends, or their copies to `to`; on all networks,
+    or on one."""
 
     kind: str
     source: ProcessorId | None = None
     to: ProcessorId | None = None
     count: int = 1
+    network: int | None = None
+    last: Send | None = None
+    """What it has dropped last: its copies on other networks are the same packet."""
 
-    def hits(self, source: ProcessorId, packet: object, routes: Sequence[Target]) -> bool:
+    def hits(self, source: ProcessorId, transmit: Send, routes: Sequence[Target], network: int = 0) -> bool:
         """Whether the packet is one of those; each hit uses the rule up a little."""
-        if self.count < 1 or self.source not in (None, source) or type(packet) is not PACKET_KINDS[self.kind]:
+        if self.network not in (None, network):
+            return False
+        if transmit is self.last:
+            return True
+        kind = type(transmit.packet)
+        if self.count < 1 or self.source not in (None, source) or kind is not PACKET_KINDS[self.kind]:
             return False
         if self.to is not None and all(route.target != self.to for route in routes):
             return False
         self.count -= 1
+        self.last = transmit
         return True
 
 
@@ -60,9 +73,13 @@ class StrayRule:
     """Where `show` and `misdirect` take it; for `replay` nobody means all whom it was meant for."""
     count: int = 1
     after_us: int = 0
+    network: int | None = None
+    """Where it comes then; None: where it went first."""
+    last: Send | None = None
 
-    def hits(self, source: ProcessorId, packet: object, routes: Sequence[Target]) -> bool:
-        if self.count < 1 or self.source not in (None, source) or type(packet) is not PACKET_KINDS[self.kind]:
+    def hits(self, source: ProcessorId, transmit: Send, routes: Sequence[Target], _network: int = 0) -> bool:
+        kind = type(transmit.packet)
+        if self.count < 1 or self.source not in (None, source) or kind is not PACKET_KINDS[self.kind]:
             return False
         meant = any(route.target == self.to for route in routes)
         if self.fate in ("show", "misdirect") and (meant or self.to == source):

@@ -9,6 +9,8 @@ The language, one command a line:
     drift 100                           # clocks are off by up to 100 ppm
     condition loss=0.05 delay=100..300  # lan, costs, buffers and disk are set the same way
     sealed                              # under a seal, with key 1 at first
+    network a delay=100..300 capacity=3 # and network b …: several networks under the ring
+    redundancy style=passive            # how it uses them
     at 1.5s partition (p q) (r) sharp   # sharp: what is under way is lost too
     at 2s heal
     at 2s crash p                       # restart, pause, resume, leave, retire
@@ -17,6 +19,8 @@ The language, one command a line:
     at 2s double p                      # another node with p's number; single p: without it again
     at 2s slow p 10
     at 2s cut p q                       # one way; mend p q; sever p q: until it is mended
+    at 2s mute p on a                   # deafen, cure; cut, partition, heal, loss, … take `on a` too
+    at 2s wire a b                      # joined by mistake; drain a by p, restore a by p
     at 2s disk p wipe                   # lose NUMBERS, rollback 3, slow 50ms..500ms, stick, mend
     at 2s show token from p to r        # misdirect, reflect, replay … after=500ms
     at 2s keys p 2 1                    # seals with key 2, accepts 1; segments p 600
@@ -30,6 +34,7 @@ The language, one command a line:
     at 2s multicast p.a orders,stock units=3 count=2 size=100 safe notice
     at 2s process p.a stall             # connect, disconnect, crash, wake; quit p.a orders
     at 3s expect members p (p q r)
+    at 3s expect network a faulty at p
     end 10s
     expect configurations q: {p q r} [q r] {q r}
     expect delivered q 20

@@ -10,14 +10,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from totempole.groups.config import GroupConfig
+from totempole.rrp.config import RedundancyConfig
 from totempole.sim.conditions import Buffers, Condition, Costs, DiskSpeed, Lan
 from totempole.sim.load import MESSAGE_BYTES
-from totempole.sim.script_faults import CrashWithin, LimitSegments, Namer, OnDisk, SetKeys, Stray
+from totempole.sim.script_faults import CrashWithin, LimitSegments, Namer, OnDisk, SetKeys, Stray, on_text
 from totempole.sim.settings_text import fields_text, time_text, value_text
 from totempole.types import ProcessorId, RingKind, Service
 
 PROCESSOR_VERBS = ("crash", "restart", "pause", "resume", "leave", "retire", "move", "double", "single")
 LINK_VERBS = ("cut", "sever", "mend")
+INTERFACE_VERBS = ("mute", "deafen", "cure")
+SERVICE_VERBS = ("drain", "restore")
 PROCESS_VERBS = ("connect", "disconnect", "crash", "stall", "wake")
 SHAPES = ("poisson", "steady", "saturate", "driver")
 
@@ -36,35 +39,77 @@ class OnProcessor:
 
 @dataclass(frozen=True, slots=True)
 class OnLink:
-    """`cut p q`, `mend p q`: one way; `sever p q`: a cut that no `heal` ends"""
+    """`cut p q [on a]`, `mend p q`: one way; `sever p q`: a cut that no `heal` ends; on all networks, or on
+    the one that is named"""
 
     verb: str
     source: ProcessorId
     target: ProcessorId
+    network: str = ""
 
     def text(self, name: Namer) -> str:
-        return f"{self.verb} {name(self.source)} {name(self.target)}"
+        return f"{self.verb} {name(self.source)} {name(self.target)}{on_text(self.network)}"
+
+
+@dataclass(frozen=True, slots=True)
+class OnInterface:
+    """`mute p [on a]`: nobody hears p there; `deafen p [on a]`: p hears nobody; `cure p [on a]`, or `heal`,
+    ends both"""
+
+    verb: str
+    processor: ProcessorId
+    network: str = ""
+
+    def text(self, name: Namer) -> str:
+        return f"{self.verb} {name(self.processor)}{on_text(self.network)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """`wire a b`: two networks are joined by mistake, and what is sent on one comes on both, until `heal`"""
+
+    one: str
+    other: str
+
+    def text(self, name: Namer) -> str:
+        return f"wire {self.one} {self.other}"
+
+
+@dataclass(frozen=True, slots=True)
+class OnService:
+    """`drain a by p`, `restore a by p`: somebody asks p to take network a out of service, or back"""
+
+    verb: str
+    network: str
+    processor: ProcessorId
+
+    def text(self, name: Namer) -> str:
+        return f"{self.verb} {self.network} by {name(self.processor)}"
 
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """`partition (p q) (r s t) [sharp]`: processors not named form one more component together; `sharp`: what
-    is under way is lost too"""
+    """`partition (p q) (r s t) [sharp] [on a]`: processors not named form one more component together;
+    `sharp`: what is under way is lost too"""
 
     components: tuple[tuple[ProcessorId, ...], ...]
     sharp: bool = False
+    network: str = ""
 
     def text(self, name: Namer) -> str:
         words = ["partition", *(f"({_names(part, name)})" for part in self.components)]
-        return " ".join([*words, "sharp"] if self.sharp else words)
+        return " ".join([*words, "sharp"] if self.sharp else words) + on_text(self.network)
 
 
 @dataclass(frozen=True, slots=True)
 class Heal:
-    """`heal`: partitions, cuts, `drop-next`, packets led astray and `when` end; `sever` does not"""
+    """`heal`: partitions, cuts, wires, `drop-next`, packets led astray and `when` end; `sever` does not.
+    `heal on a`: the partitions, cuts and wires of a, and what was to happen on a alone"""
+
+    network: str = ""
 
     def text(self, name: Namer) -> str:
-        return "heal"
+        return f"heal{on_text(self.network)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +125,13 @@ class Slow:
 
 @dataclass(frozen=True, slots=True)
 class SetCondition:
-    """`condition loss=0.1 … [from p] [to q]`, `loss 0.1`: fields not named stay as they are on the LAN"""
+    """`condition loss=0.1 … [from p] [to q] [on a]`, `loss 0.1 [on a]`: fields not named stay as they are on
+    the LAN"""
 
     condition: Condition
     source: ProcessorId | None = None
     target: ProcessorId | None = None
+    network: str = ""
 
     def text(self, name: Namer, before: Condition | None = None) -> str:
         words = ["condition"]
@@ -95,11 +142,11 @@ class SetCondition:
             words.append(f"from {name(self.source)}")
         if self.target is not None:
             words.append(f"to {name(self.target)}")
-        return " ".join(words)
+        return " ".join(words) + on_text(self.network)
 
     @property
     def general(self) -> bool:
-        return self.source is None and self.target is None
+        return self.source is None and self.target is None and not self.network
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,12 +183,14 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True)
 class DropNext:
-    """`drop-next token|commit-token|join|message|… [from p] [to q] [count=1]`"""
+    """`drop-next token|commit-token|join|message|… [from p] [to q] [count=1] [on a]`: on all networks, or
+    only the copies on one"""
 
     kind: str
     source: ProcessorId | None = None
     to: ProcessorId | None = None
     count: int = 1
+    network: str = ""
 
     def text(self, name: Namer) -> str:
         words = [f"drop-next {self.kind}"]
@@ -149,7 +198,7 @@ class DropNext:
             words.append(f"from {name(self.source)}")
         if self.to is not None:
             words.append(f"to {name(self.to)}")
-        return " ".join([*words, f"count={self.count}"])
+        return " ".join([*words, f"count={self.count}"]) + on_text(self.network)
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +293,9 @@ class When:
 Ambush = (
     OnProcessor
     | OnLink
+    | OnInterface
+    | OnService
+    | Wire
     | Partition
     | Heal
     | Slow
@@ -293,6 +345,33 @@ class ExpectDelivered:
 
 
 @dataclass(frozen=True, slots=True)
+class ExpectNetwork:
+    """`expect network a faulty at p`: the state of network a, as p sees it"""
+
+    network: str
+    state: str
+    processor: ProcessorId
+
+    def text(self, name: Namer) -> str:
+        return f"expect network {self.network} {self.state} at {name(self.processor)}"
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectAlarm:
+    """`expect alarm a "2 cannot send" since 6s within 2s`: a fault that began then, and stays, is told of
+    within so long, and named so at last; judged by `expect settled` after it"""
+
+    network: str
+    why: str
+    since_us: int
+    within_us: int
+
+    def text(self, name: Namer) -> str:
+        since, within = time_text(self.since_us), time_text(self.within_us)
+        return f'expect alarm {self.network} "{self.why}" since {since} within {within}'
+
+
+@dataclass(frozen=True, slots=True)
 class ExpectCheckers:
     """`expect checkers hold`: no property is violated by the trace so far"""
 
@@ -324,6 +403,9 @@ class ExpectSettled:
 Fault = (
     OnProcessor
     | OnLink
+    | OnInterface
+    | OnService
+    | Wire
     | Partition
     | Heal
     | Slow
@@ -337,7 +419,14 @@ Fault = (
     | When
 )
 Expectation = (
-    ExpectMembers | ExpectConfigurations | ExpectDelivered | ExpectCheckers | ExpectRollbacks | ExpectSettled
+    ExpectMembers
+    | ExpectConfigurations
+    | ExpectDelivered
+    | ExpectNetwork
+    | ExpectAlarm
+    | ExpectCheckers
+    | ExpectRollbacks
+    | ExpectSettled
 )
 Action = Fault | Send | Traffic | ProcessAction | Expectation
 
@@ -360,6 +449,29 @@ class Setting:
         value = self.value.name.lower() if isinstance(self.value, RingKind) else str(self.value)
         tail = f" for {_names(self.processors, name)}" if self.processors else ""
         return f"set {self.field} {value}{tail}"
+
+
+@dataclass(frozen=True, slots=True)
+class ScenarioNetwork:
+    """`network a bandwidth=12500000 shared=yes delay=100..300 loss=0.01 segment_bytes=1400 capacity=10`: one
+    of several networks under the ring. What is not named of its condition is as on the others."""
+
+    name: str
+    lan: Lan = field(default_factory=Lan)
+    condition: Condition | None = None
+    segment_bytes: int = 0
+    """0: what the ring's settings say."""
+    capacity: int = 1
+
+    def text(self, general: Condition) -> str:
+        words = [f"network {self.name}", fields_text(self.lan, Lan())]
+        if self.condition is not None:
+            words.append(fields_text(self.condition, general))
+        if self.segment_bytes:
+            words.append(f"segment_bytes={self.segment_bytes}")
+        if self.capacity != 1:
+            words.append(f"capacity={self.capacity}")
+        return " ".join(filter(None, words))
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,6 +498,10 @@ class Scenario:
     """Without it there are no processes."""
     sealed: bool = False
     """Under a seal, with key 1 at first."""
+    networks: tuple[ScenarioNetwork, ...] = ()
+    """If they are several."""
+    redundancy: RedundancyConfig | None = None
+    """How the ring uses them."""
     steps: tuple[Step, ...] = ()
 
     @property
@@ -411,6 +527,9 @@ class Scenario:
             changes = fields_text(value, type(value)())
             if changes:
                 lines.append(f"{word} {changes}")
+        lines += [network.text(self.condition) for network in self.networks]
+        if self.redundancy is not None:
+            lines.append(f"redundancy {fields_text(self.redundancy, RedundancyConfig())}")
         if self.sealed:
             lines.append("sealed")
         if self.groups is not None:

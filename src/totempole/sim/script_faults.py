@@ -14,6 +14,12 @@ from totempole.types import ProcessorId
 
 Namer = Callable[[ProcessorId], str]
 
+
+def on_text(network: str) -> str:
+    """What says that an action is about one network."""
+    return f" on {network}" if network else ""
+
+
 STRAY_VERBS = ("show", "misdirect", "reflect", "replay")
 DISK_VERBS = ("wipe", "lose", "rollback", "slow", "stick", "mend")
 
@@ -53,7 +59,7 @@ class CrashWithin:
 class Stray:
     """`show token [from p] to r [count=1]`: r gets it as well; `misdirect`: r gets it and nobody else;
     `reflect join [from p]`: its sender gets it back; `replay message [from p] [to r] after=500ms`: it comes
-    again then"""
+    again then; `on a`: it comes on that network, wherever it went first"""
 
     verb: str
     kind: str
@@ -61,6 +67,7 @@ class Stray:
     to: ProcessorId | None = None
     count: int = 1
     after_us: int = 0
+    network: str = ""
 
     def text(self, name: Namer) -> str:
         words = [f"{self.verb} {self.kind}"]
@@ -71,18 +78,19 @@ class Stray:
         words.append(f"count={self.count}")
         if self.verb == "replay":
             words.append(f"after={time_text(self.after_us)}")
-        return " ".join(words)
+        return " ".join(words) + on_text(self.network)
 
 
 @dataclass(frozen=True, slots=True)
 class LimitSegments:
-    """`segments p 600`: p's network has refused larger datagrams"""
+    """`segments p 600 [on a]`: p's network has refused larger datagrams"""
 
     processor: ProcessorId
     segment_bytes: int
+    network: str = ""
 
     def text(self, name: Namer) -> str:
-        return f"segments {name(self.processor)} {self.segment_bytes}"
+        return f"segments {name(self.processor)} {self.segment_bytes}{on_text(self.network)}"
 
 
 @dataclass(frozen=True, slots=True)

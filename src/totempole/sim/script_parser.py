@@ -12,32 +12,41 @@ from typing import Any, NoReturn
 
 from totempole.errors import ConfigurationError, ScenarioError
 from totempole.groups.config import GroupConfig
+from totempole.networks.events import NetworkState
+from totempole.rrp.config import RedundancyConfig
 from totempole.sim.conditions import Buffers, Condition, Costs, DiskSpeed, Lan
 from totempole.sim.disk import STORED
 from totempole.sim.packet_filter import PACKET_KINDS
 from totempole.sim.script import (
+    INTERFACE_VERBS,
     LINK_VERBS,
     PROCESS_VERBS,
     PROCESSOR_VERBS,
+    SERVICE_VERBS,
     SHAPES,
     Action,
     Ambush,
     DropNext,
+    ExpectAlarm,
     ExpectCheckers,
     ExpectConfigurations,
     ExpectDelivered,
     ExpectMembers,
+    ExpectNetwork,
     ExpectRollbacks,
     ExpectSettled,
     Heal,
     JoinGroup,
     Multicast,
+    OnInterface,
     OnLink,
     OnProcess,
     OnProcessor,
+    OnService,
     Partition,
     QuitGroup,
     Scenario,
+    ScenarioNetwork,
     Send,
     SetCondition,
     Setting,
@@ -45,6 +54,7 @@ from totempole.sim.script import (
     Step,
     Traffic,
     When,
+    Wire,
 )
 from totempole.sim.script_faults import (
     DISK_VERBS,
@@ -54,6 +64,7 @@ from totempole.sim.script_faults import (
     OnDisk,
     SetKeys,
     Stray,
+    on_text,
 )
 from totempole.sim.settings_text import (
     BadValue,
@@ -61,6 +72,7 @@ from totempole.sim.settings_text import (
     parse_number,
     parse_range,
     parse_time,
+    short_names,
     split_pair,
 )
 from totempole.srp.config import RingConfig
@@ -69,6 +81,7 @@ from totempole.wire.layout import KEY_ID_MAX
 from totempole.wire.seal import KEYS_MAX
 
 WHEN = re.compile(r'"([^"]+)"(?: by (\S+))?(?: after (\d+))? (\S+)( .*)?')
+ALARM = re.compile(r'(\S+) "([^"]+)" since (\S+) within (\S+)')
 MEMBERS = re.compile(r"\(([^()]*)\)")
 CONFIGURATIONS = re.compile(r"\{([^{}]*)\}|\[([^\[\]]*)\]")
 
@@ -109,6 +122,9 @@ class _Parser:
     )
     groups: GroupConfig | None = None
     sealed: bool = False
+    networks: dict[str, list[str]] = field(default_factory=dict)
+    """What is said of each."""
+    redundancy: RedundancyConfig | None = None
     steps: list[Step] = field(default_factory=list)
     last_words: list[Action] = field(default_factory=list)
     """Expectations without a time: they hold at the end."""
@@ -130,6 +146,8 @@ class _Parser:
             self._fail_at_end("no end: finish with a line like `end 10s`")
         steps = [*self.steps, *(Step(self.end_us, action) for action in self.last_words)]
         self._check_settings()
+        networks = tuple(self._scenario_network(name, words) for name, words in self.networks.items())
+        self._check_networks()
         if self.discard_limit and self.groups is not None:
             self._fail_at_end("discard-limit counts messages of the ring: it cannot be used with groups")
         return Scenario(
@@ -143,6 +161,8 @@ class _Parser:
             discard_limit=self.discard_limit,
             groups=self.groups,
             sealed=self.sealed,
+            networks=networks,
+            redundancy=self.redundancy,
             steps=tuple(steps),
             **self.tunables,
         )
@@ -153,6 +173,36 @@ class _Parser:
                 ring_config(self.settings, processor)
         except ConfigurationError as problem:
             self._fail_at_end(str(problem))
+
+    def _check_networks(self) -> None:
+        if not self.networks and self.redundancy is None:
+            return
+        if self.redundancy is None:
+            self._fail_at_end("several networks: say how the ring uses them, `redundancy style=passive`")
+        try:
+            self.redundancy.copies_on(len(self.networks))
+        except ConfigurationError as problem:
+            self._fail_at_end(str(problem))
+
+    def _scenario_network(self, name: str, words: Sequence[str]) -> ScenarioNetwork:
+        """Each word is about the LAN, its condition, or the network itself."""
+        general: Condition = self.tunables["condition"]
+        of_lan, of_condition, own = [], [], {}
+        for word in words:
+            key = word.partition("=")[0]
+            if key in short_names(Lan):
+                of_lan.append(word)
+            elif key in ("segment_bytes", "capacity"):
+                own[key] = word.partition("=")[2]
+            else:
+                of_condition.append(word)
+        try:
+            numbers = {key: parse_number(text, 1, whole=True) for key, text in own.items()}
+            lan = parse_fields(Lan, of_lan, Lan())
+            condition = parse_fields(Condition, of_condition, general) if of_condition else None
+        except BadValue as problem:
+            self._fail_at_end(f"network {name}: {problem}")
+        return ScenarioNetwork(name, lan, condition, **numbers)
 
     def _fail_at_end(self, problem: str) -> NoReturn:
         fail(self.file, *self.last_line, problem)
@@ -229,6 +279,17 @@ class _Parser:
         self._exactly(rest.split(), 0, "sealed")
         self.sealed = True
 
+    def _network(self, rest: str) -> None:
+        name, *words = rest.split() or [""]
+        if not name or "=" in name:
+            raise BadValue("name it: `network a delay=100..300`")
+        if name in self.networks:
+            raise BadValue(f"network {name} was given before")
+        self.networks[name] = words
+
+    def _redundancy(self, rest: str) -> None:
+        self.redundancy = parse_fields(RedundancyConfig, rest.split(), RedundancyConfig())
+
     def _end(self, rest: str) -> None:
         self.end_us = self._in_order(parse_time(rest))
 
@@ -255,34 +316,56 @@ class _Parser:
         return OnProcessor(verb, self._processor(processor))
 
     def _on_link(self, verb: str, rest: str) -> OnLink:
+        rest, network = self._on(rest)
         source, target = self._exactly(rest.split(), 2, f"{verb} p q")
-        return OnLink(verb, self._processor(source), self._processor(target))
+        return OnLink(verb, self._processor(source), self._processor(target), network)
+
+    def _on_interface(self, verb: str, rest: str) -> OnInterface:
+        rest, network = self._on(rest)
+        (processor,) = self._exactly(rest.split(), 1, f"{verb} p [on a]")
+        return OnInterface(verb, self._processor(processor), network)
+
+    def _on_service(self, verb: str, rest: str) -> OnService:
+        network, by, processor = self._exactly(rest.split(), 3, f"{verb} a by p")
+        if by != "by":
+            raise BadValue(f"write `{verb} a by p`")
+        return OnService(verb, self._network_named(network), self._processor(processor))
+
+    def _wire(self, verb: str, rest: str) -> Wire:
+        one, other = (self._network_named(word) for word in self._exactly(rest.split(), 2, "wire a b"))
+        if one == other:
+            raise BadValue("give two networks: `wire a b`")
+        return Wire(one, other)
 
     def _partition(self, verb: str, rest: str) -> Partition:
+        rest, network = self._on(rest)
         listing = rest.removesuffix(" sharp")
         parts = self._groups(listing, MEMBERS, "partition (p q) (r s)")
         components = tuple(self._members(part[0]) for part in parts)
         everyone = [member for component in components for member in component]
         if len(set(everyone)) < len(everyone):
             raise BadValue("a processor is in two components")
-        return Partition(components, listing != rest)
+        return Partition(components, listing != rest, network)
 
     def _heal(self, verb: str, rest: str) -> Heal:
-        self._exactly(rest.split(), 0, "heal")
-        return Heal()
+        rest, network = self._on(rest)
+        self._exactly(rest.split(), 0, "heal [on a]")
+        return Heal(network)
 
     def _slow(self, verb: str, rest: str) -> Slow:
         processor, factor = self._exactly(rest.split(), 2, "slow p 10")
         return Slow(self._processor(processor), parse_number(factor))
 
     def _loss(self, verb: str, rest: str) -> SetCondition:
-        (loss,) = self._exactly(rest.split(), 1, "loss 0.2")
-        return self._condition(verb, f"loss={loss}")
+        rest, network = self._on(rest)
+        (loss,) = self._exactly(rest.split(), 1, "loss 0.2 [on a]")
+        return self._condition(verb, f"loss={loss}{on_text(network)}")
 
     def _condition(self, verb: str, rest: str) -> SetCondition:
+        rest, network = self._on(rest)
         words, source, target = self._ends(rest.split())
         before: Condition = self.current or self.tunables["condition"]
-        action = SetCondition(parse_fields(Condition, words, before), source, target)
+        action = SetCondition(parse_fields(Condition, words, before), source, target, network)
         if action.general:
             self.current = action.condition
         return action
@@ -317,14 +400,16 @@ class _Parser:
         return Traffic(self._processor(words[0]), **values)
 
     def _drop_next(self, verb: str, rest: str) -> DropNext:
+        rest, network = self._on(rest)
         words, source, to = self._ends(rest.split())
         if not words:
             raise BadValue("write `drop-next token|commit-token|join|message [from p] [to q] [count=1]`")
         kind = _choice(words[0], tuple(PACKET_KINDS))
         pairs = dict(split_pair(word, ("count",)) for word in words[1:])
-        return DropNext(kind, source, to, parse_number(pairs.get("count", "1"), 1, whole=True))
+        return DropNext(kind, source, to, parse_number(pairs.get("count", "1"), 1, whole=True), network)
 
     def _stray(self, verb: str, rest: str) -> Stray:
+        rest, network = self._on(rest)
         words, source, to = self._ends(rest.split())
         if not words:
             raise BadValue(f"write `{verb} token|commit-token|join|message [from p] [to q] [count=1]`")
@@ -338,7 +423,7 @@ class _Parser:
         if verb == "replay" and "after" not in pairs:
             raise BadValue("say when it comes again: `replay message after=500ms`")
         count = parse_number(pairs.get("count", "1"), 1, whole=True)
-        return Stray(verb, kind, source, to, count, parse_time(pairs.get("after", "0us")))
+        return Stray(verb, kind, source, to, count, parse_time(pairs.get("after", "0us")), network)
 
     def _on_disk(self, verb: str, rest: str) -> OnDisk:
         words = rest.split()
@@ -367,9 +452,10 @@ class _Parser:
         return CrashWithin(self._processor(name), parse_number(after, whole=True))
 
     def _segments(self, verb: str, rest: str) -> LimitSegments:
-        name, size = self._exactly(rest.split(), 2, "segments p 600")
+        rest, network = self._on(rest)
+        name, size = self._exactly(rest.split(), 2, "segments p 600 [on a]")
         least = RingConfig.__dataclass_fields__["segment_bytes"].metadata["least"]
-        return LimitSegments(self._processor(name), parse_number(size, least, whole=True))
+        return LimitSegments(self._processor(name), parse_number(size, least, whole=True), network)
 
     def _keys(self, verb: str, rest: str) -> SetKeys:
         name, *ids = rest.split() or [""]
@@ -463,6 +549,20 @@ class _Parser:
         name, count = self._exactly(rest.split(), 2, "expect delivered q 20")
         return ExpectDelivered(self._processor(name), parse_number(count, whole=True))
 
+    def _expect_network(self, rest: str) -> ExpectNetwork:
+        network, state, at, name = self._exactly(rest.split(), 4, "expect network a faulty at p")
+        if at != "at":
+            raise BadValue("write `expect network a faulty at p`")
+        known = tuple(one.name.lower() for one in NetworkState)
+        return ExpectNetwork(self._network_named(network), _choice(state, known), self._processor(name))
+
+    def _expect_alarm(self, rest: str) -> ExpectAlarm:
+        found = ALARM.fullmatch(rest)
+        if not found:
+            raise BadValue('write `expect alarm a "p cannot send" since 6s within 2s`')
+        network, why, since, within = found.groups()
+        return ExpectAlarm(self._network_named(network), why, parse_time(since), parse_time(within))
+
     def _expect_checkers(self, rest: str) -> ExpectCheckers:
         if rest != "hold":
             raise BadValue("write `expect checkers hold`")
@@ -477,6 +577,20 @@ class _Parser:
         return ExpectSettled(parse_time(rest))
 
     # Words
+
+    def _on(self, rest: str) -> tuple[str, str]:
+        """What is said without `on a` at its end, and the network."""
+        words = rest.split()
+        if words[-2:-1] != ["on"]:
+            return rest, ""
+        return rest.rpartition(" on ")[0] if len(words) > 2 else "", self._network_named(words[-1])
+
+    def _network_named(self, name: str) -> str:
+        if not self.networks:
+            raise BadValue("there is one network here: give lines `network NAME` before the first `at`")
+        if name not in self.networks:
+            raise BadValue(f"unknown network {name!r}: give one of {', '.join(self.networks)}")
+        return name
 
     def _processor(self, name: str) -> ProcessorId:
         if name not in self.processors:
@@ -525,6 +639,8 @@ _HEADERS: dict[str, Callable[[_Parser, str], None]] = {
     "discard-limit": _Parser._discard_limit,
     "groups": _Parser._groups_config,
     "sealed": _Parser._sealed,
+    "network": _Parser._network,
+    "redundancy": _Parser._redundancy,
     "end": _Parser._end,
     **dict.fromkeys(TUNABLES, lambda parser, rest: None),
 }
@@ -532,6 +648,9 @@ _HEADERS: dict[str, Callable[[_Parser, str], None]] = {
 _AMBUSHES: dict[str, Callable[[_Parser, str, str], Ambush]] = {
     **dict.fromkeys(PROCESSOR_VERBS, _Parser._on_processor),
     **dict.fromkeys(LINK_VERBS, _Parser._on_link),
+    **dict.fromkeys(INTERFACE_VERBS, _Parser._on_interface),
+    **dict.fromkeys(SERVICE_VERBS, _Parser._on_service),
+    "wire": _Parser._wire,
     "partition": _Parser._partition,
     "heal": _Parser._heal,
     "slow": _Parser._slow,
@@ -561,6 +680,8 @@ _EXPECTATIONS: dict[str, Callable[[_Parser, str], Action]] = {
     "members": _Parser._expect_members,
     "configurations": _Parser._expect_configurations,
     "delivered": _Parser._expect_delivered,
+    "network": _Parser._expect_network,
+    "alarm": _Parser._expect_alarm,
     "checkers": _Parser._expect_checkers,
     "rollbacks": _Parser._expect_rollbacks,
     "settled": _Parser._expect_settled,

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import astuple, dataclass, field, replace
+from typing import cast
 
 from totempole.checkers import Report, check
-from totempole.checkers.terms import Terms
+from totempole.checkers.properties import judge_rows
+from totempole.checkers.terms import Alarmed, Terms
 from totempole.checkers.verdict import Outcome as Judgement
 from totempole.errors import ConfigurationError, ScenarioError
 from totempole.sim.calm import calm_stretches
@@ -21,20 +24,24 @@ from totempole.sim.rollback import check_rollbacks
 from totempole.sim.script import (
     Action,
     DropNext,
+    ExpectAlarm,
     Expectation,
     ExpectCheckers,
     ExpectConfigurations,
     ExpectDelivered,
     ExpectMembers,
+    ExpectNetwork,
     ExpectRollbacks,
     ExpectSettled,
     Fault,
     Heal,
     JoinGroup,
     Multicast,
+    OnInterface,
     OnLink,
     OnProcess,
     OnProcessor,
+    OnService,
     Partition,
     QuitGroup,
     Scenario,
@@ -44,18 +51,24 @@ from totempole.sim.script import (
     Step,
     Traffic,
     When,
+    Wire,
     configuration_text,
 )
 from totempole.sim.script_faults import CrashWithin, LimitSegments, OnDisk, SetKeys, Stray
 from totempole.sim.script_parser import ring_config
 from totempole.sim.settings_text import time_text
 from totempole.sim.settling import all_together, check_lasting, terms_after
+from totempole.sim.shared import lossless_stretches, shared_stretches
 from totempole.sim.stacks import Keys, RealStack
 from totempole.sim.world import Ambush, World
+from totempole.stack import NetworkSpec, ProcessorStack
 from totempole.trace.schema import Row
-from totempole.types import ConfigurationKind
+from totempole.types import ConfigurationKind, ProcessorId
 
 CLOCK_OFFSET_US_MAX = 1_000_000
+
+TOGETHER_US = 2_000_000
+"""By then all processors of a ring are together, if nothing but networks fails, and every two share one."""
 
 
 @dataclass(slots=True)
@@ -96,12 +109,20 @@ def build(
     keys = Keys() if scenario.sealed else None
     if stack is None or isinstance(stack, RealStack):
         stack = replace(stack or RealStack(), groups=scenario.groups, keys=keys)
+        if scenario.networks:
+            networks = tuple(
+                NetworkSpec(network.segment_bytes or None, network.name, network.capacity)
+                for network in scenario.networks
+            )
+            stack = replace(stack, networks=networks, redundancy=scenario.redundancy)
     return World(
         scenario.seed,
         scenario.names,
         config,
         condition=scenario.condition,
-        lans=(scenario.lan,),
+        lans=[network.lan for network in scenario.networks] or [scenario.lan],
+        conditions=[network.condition for network in scenario.networks],
+        networks=[network.name for network in scenario.networks],
         costs=scenario.costs,
         buffers=scenario.buffers,
         disk=scenario.disk,
@@ -153,26 +174,33 @@ def perform(world: World, action: Action, programs: Programs | None = None, agai
     match action:
         case OnProcessor(verb, processor):
             getattr(world, verb)(processor)
-        case OnLink(verb, source, target):
-            getattr(world, verb)(source, target)
-        case Partition(components, sharp):
-            world.partition(components, sharp=sharp)
-        case Heal():
-            world.heal()
+        case OnLink(verb, source, target, network):
+            getattr(world, verb)(source, target, _number(world, network))
+        case OnInterface(verb, processor, network):
+            getattr(world, verb)(processor, _number(world, network))
+        case OnService(verb, network, processor):
+            getattr(world, verb)(processor, world.networks.index(network))
+        case Wire(one, other):
+            world.wire(world.networks.index(one), world.networks.index(other))
+        case Partition(components, sharp, network):
+            world.partition(components, _number(world, network), sharp)
+        case Heal(network):
+            world.heal(_number(world, network))
         case Slow(processor, factor):
             world.slow(processor, factor)
-        case SetCondition(condition, source, target):
-            world.set_condition(condition, source, target)
-        case DropNext(kind, source_or_none, to, count):
-            world.drop_next(DropRule(kind, source_or_none, to, count))
-        case Stray(verb, kind, source_or_none, to, count, after_us):
-            world.lead_astray(StrayRule(verb, kind, source_or_none, to, count, after_us))
+        case SetCondition(condition, from_or_none, to_or_none, network):
+            world.set_condition(condition, from_or_none, to_or_none, _number(world, network))
+        case DropNext(kind, source_or_none, to, count, network):
+            world.drop_next(DropRule(kind, source_or_none, to, count, _number(world, network)))
+        case Stray(verb, kind, source_or_none, to, count, after_us, network):
+            on = _number(world, network)
+            world.lead_astray(StrayRule(verb, kind, source_or_none, to, count, after_us, on))
         case OnDisk():
             _on_disk(world, action)
         case CrashWithin(processor, after):
             world.crash_within(processor, after)
-        case LimitSegments(processor, segment_bytes):
-            world.limit_segments(processor, segment_bytes)
+        case LimitSegments(processor, segment_bytes, network):
+            world.limit_segments(processor, segment_bytes, _number(world, network))
         case SetKeys(processor, keys):
             world.set_keys(processor, keys)
         case When(says, ambush, by, after):
@@ -184,6 +212,11 @@ def perform(world: World, action: Action, programs: Programs | None = None, agai
         case OnProcess() | JoinGroup() | QuitGroup() | Multicast():
             assert programs is not None, "a scenario without groups has no processes"
             programs.perform(action)
+
+
+def _number(world: World, network: str) -> int | None:
+    """None for all networks."""
+    return world.networks.index(network) if network else None
 
 
 def _on_disk(world: World, action: OnDisk) -> None:
@@ -222,6 +255,10 @@ def judge(outcome: Outcome, expectation: Expectation) -> str:
         case ExpectDelivered(processor, count):
             delivered = outcome.world.hosts[processor].delivered
             return "" if delivered == count else f"it has delivered {delivered}"
+        case ExpectNetwork(network, state, processor):
+            return _judge_network(outcome.world, network, state, processor)
+        case ExpectAlarm():
+            return ""  # the next `expect settled` says
         case ExpectCheckers():
             return _judge_report(outcome, check(outcome.judged_rows), settled=False)
         case ExpectRollbacks():
@@ -248,16 +285,32 @@ def terms_of(outcome: Outcome) -> Terms:
 
 
 def _terms(outcome: Outcome, within_us: int) -> Terms:
+    scenario = outcome.scenario
     terms = terms_after(outcome.world, _calm_since_us(outcome), within_us)
+    if scenario.networks:
+        terms = replace(
+            terms,
+            shared=shared_stretches(scenario, TOGETHER_US),
+            lossless=lossless_stretches(scenario, TOGETHER_US),
+            alarmed=tuple(_alarmed(outcome)),
+        )
     if not all_together(outcome.world):
         return terms
-    return replace(terms, calm=calm_stretches(outcome.scenario, within_us))
+    return replace(terms, calm=calm_stretches(scenario, within_us))
+
+
+def _alarmed(outcome: Outcome) -> Iterator[Alarmed]:
+    for step in outcome.scenario.steps:
+        if isinstance(step.action, ExpectAlarm):
+            network, why, since_us, within_us = astuple(step.action)
+            number = outcome.world.networks.index(network) + 1
+            yield Alarmed(number, since_us, since_us + within_us, why)
 
 
 def _check_settled(outcome: Outcome, within_us: int) -> Report:
     terms = _terms(outcome, within_us)
     rows = outcome.judged_rows
-    report = check(rows, complete=terms.complete, expectation=terms.expectation, calm=terms.calm)
+    report = judge_rows(rows, terms)
     lasting = check_lasting(outcome.world, _calm_since_us(outcome), within_us)
     if outcome.world.doubles:
         lasting = (*lasting, check_doubles(outcome.world, all_together(outcome.world)))
@@ -275,6 +328,17 @@ def _judge_report(outcome: Outcome, report: Report, settled: bool) -> str:
         report = Report((*report.verdicts, *check_programs(outcome.programs, settled)))
     outcome.reports.append(report)
     return "; ".join(str(verdict) for verdict in report.violated)
+
+
+def _judge_network(world: World, network: str, state: str, processor: ProcessorId) -> str:
+    stack = world.hosts[processor].stack
+    if stack is None:
+        return "it is down"
+    service = cast(ProcessorStack, stack).networks[0].service
+    number = world.networks.index(network)
+    found = service.states[number].name.lower()
+    told = f" ({service.why[number]})" if service.why[number] else ""
+    return "" if found == state else f"it is {found}{told}"
 
 
 def _judge_members(outcome: Outcome, expectation: ExpectMembers) -> str:

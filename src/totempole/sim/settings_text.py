@@ -90,6 +90,8 @@ def _parse_value(text: str, kind: str) -> Any:
         return parse_range(text)
     if text == "same" and kind.endswith("None"):
         return None
+    if kind == "str":
+        return text
     if kind == "int":
         return parse_number(text, whole=True)
     return parse_number(text)
@@ -129,6 +131,8 @@ def value_text(value: Any) -> str:
         return "same"
     if isinstance(value, tuple):
         return f"{value[0]}..{value[1]}"
+    if isinstance(value, str):
+        return value
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     return repr(value)

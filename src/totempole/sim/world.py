@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from random import Random
 
 from totempole.core.inputs import Narrowed
+from totempole.networks.commands import Drain, Restore
 from totempole.sim.clock import Scheduler
 from totempole.sim.conditions import Buffers, Condition, Costs, DiskSpeed, Lan, Range
 from totempole.sim.contract import SansIo, StackFactory
@@ -57,6 +58,8 @@ class World:
         *,
         condition: Condition | None = None,
         lans: Sequence[Lan] = (Lan(),),
+        conditions: Sequence[Condition | None] = (),
+        networks: Sequence[str] = (),
         costs: Costs | None = None,
         buffers: Buffers | None = None,
         disk: DiskSpeed | None = None,
@@ -69,6 +72,7 @@ class World:
         stack: StackFactory | None = None,
         keys: Keys | None = None,
     ) -> None:
+        """`conditions`: of networks that have another than `condition`; `networks`: their names."""
         ids = range(1, processors + 1) if isinstance(processors, int) else sorted(processors)
         self.seed = seed
         self.run = run or f"seed-{seed}"
@@ -76,13 +80,19 @@ class World:
         self.faults: Counter[str] = Counter()
         self.scheduler = Scheduler()
         self.names = dict(names or {})
+        self.networks = tuple(networks)
         self._keys = keys
         """Those that `stack` uses, where it has a seal."""
         self._level = level
         self._ambushes: list[Ambush] = []
         self._recorder = Recorder(self.run, 0, level, self._keep)
         self.medium = Medium(
-            self.scheduler, self.random("medium"), condition=condition, lans=lans, report=self._report
+            self.scheduler,
+            self.random("medium"),
+            condition=condition,
+            lans=lans,
+            conditions=conditions,
+            report=self._report,
         )
         self.around = Surroundings(
             seed,
@@ -202,9 +212,10 @@ class World:
         """The fault is noted when it strikes."""
         self.hosts[me].crash_within(after)
 
-    def limit_segments(self, me: ProcessorId, segment_bytes: int) -> None:
-        self._fault("segments", f"{self._name(me)} {segment_bytes}", me)
-        self.hosts[me].adjust(Narrowed(0, segment_bytes))
+    def limit_segments(self, me: ProcessorId, segment_bytes: int, network: int | None = None) -> None:
+        self._fault("segments", f"{self._name(me)} {segment_bytes}", me, network)
+        for number in range(self.medium.networks) if network is None else (network,):
+            self.hosts[me].adjust(Narrowed(number, segment_bytes))
 
     def set_keys(self, me: ProcessorId, keys: tuple[int, ...]) -> None:
         assert self._keys is not None, "a world without a seal has no keys"
@@ -320,37 +331,72 @@ class World:
         self._fault("disk", " ".join((self._name(me), *words)), me)
         self.faults[f"disk {words[0]}"] += 1
 
-    # The network
+    # The networks: all of them, or the one whose number is given
 
     def partition(self, components: Components, network: int | None = None, sharp: bool = False) -> None:
         """Part these components; processors not named form one more component together. A sharp partition
         loses what is under way too."""
         parts = [sorted(members) for members in components]
         shown = [*(f"({self._list(members)})" for members in parts), *(["sharp"] if sharp else [])]
-        self._fault("partition", " ".join(shown))
+        self._fault("partition", " ".join(shown), network=network)
         self.medium.partition(parts, network, sharp)
 
     def heal(self, network: int | None = None) -> None:
         """End all partitions and cuts; what was still to be dropped or to go astray, every ambush and every
-        crash between effects is called off."""
-        self._fault("heal")
-        self._ambushes.clear()
-        for host in self.hosts.values():
-            host.crash_within(None)
+        crash between effects is called off. Of one network: its partitions and cuts, and what was meant for
+        it alone."""
+        self._fault("heal", network=network)
+        if network is None:
+            self._ambushes.clear()
+            for host in self.hosts.values():
+                host.crash_within(None)
         self.medium.heal(network)
 
     def cut(self, source: ProcessorId, target: ProcessorId, network: int | None = None) -> None:
-        self._fault("cut", self._list((source, target)))
+        self._fault("cut", self._list((source, target)), network=network)
         self.medium.cut(source, target, network)
 
     def sever(self, source: ProcessorId, target: ProcessorId, network: int | None = None) -> None:
         """A cut that `heal` does not end."""
-        self._fault("sever", self._list((source, target)))
+        self._fault("sever", self._list((source, target)), network=network)
         self.medium.sever(source, target, network)
 
     def mend(self, source: ProcessorId, target: ProcessorId, network: int | None = None) -> None:
-        self._fault("mend", self._list((source, target)))
+        self._fault("mend", self._list((source, target)), network=network)
         self.medium.mend(source, target, network)
+
+    def mute(self, me: ProcessorId, network: int | None = None) -> None:
+        """Nobody hears it."""
+        self._fault("mute", self._name(me), me, network)
+        for other in self._others(me):
+            self.medium.cut(me, other, network)
+
+    def deafen(self, me: ProcessorId, network: int | None = None) -> None:
+        """It hears nobody."""
+        self._fault("deafen", self._name(me), me, network)
+        for other in self._others(me):
+            self.medium.cut(other, me, network)
+
+    def cure(self, me: ProcessorId, network: int | None = None) -> None:
+        """It can send and receive again."""
+        self._fault("cure", self._name(me), me, network)
+        for other in self._others(me):
+            self.medium.mend(me, other, network)
+            self.medium.mend(other, me, network)
+
+    def wire(self, one: int, other: int) -> None:
+        """Two networks are joined by mistake: what is sent on one comes on both, until `heal`."""
+        self._fault("wire", f"{self._network_name(one)} {self._network_name(other)}", network=one)
+        self.medium.wire(one, other)
+
+    def drain(self, me: ProcessorId, network: int) -> None:
+        """Somebody asks it to take a network out of service; it may refuse."""
+        self._fault("drain", f"{self._network_name(network)} by {self._name(me)}", me, network)
+        self.hosts[me].adjust(Drain(network))
+
+    def restore(self, me: ProcessorId, network: int) -> None:
+        self._fault("restore", f"{self._network_name(network)} by {self._name(me)}", me, network)
+        self.hosts[me].adjust(Restore(network))
 
     def set_condition(
         self,
@@ -361,18 +407,25 @@ class World:
     ) -> None:
         shown = [f"{name}={_shown(getattr(condition, name))}" for name in _changed(condition)]
         ends = [self._name(end) if end else "all" for end in (source, target)]
-        self._fault("condition", " ".join([*shown, f"from {ends[0]} to {ends[1]}"]))
+        self._fault("condition", " ".join([*shown, f"from {ends[0]} to {ends[1]}"]), network=network)
         self.medium.set_condition(condition, source, target, network)
 
     def drop_next(self, rule: DropRule) -> None:
         source = "all" if rule.source is None else self._name(rule.source)
         to = "" if rule.to is None else f" to {self._name(rule.to)}"
-        self._fault("drop-next", f"{rule.kind} from {source}{to} count={rule.count}")
+        detail = f"{rule.kind} from {source}{to} count={rule.count}"
+        self._fault("drop-next", detail, network=rule.network)
         self.medium.drop_next(rule)
 
     def lead_astray(self, rule: StrayRule) -> None:
         """The fault is noted when such a packet has come."""
         self.medium.lead_astray(rule)
+
+    def _others(self, me: ProcessorId) -> list[ProcessorId]:
+        return [other for other in self.hosts if other != me]
+
+    def _network_name(self, network: int) -> str:
+        return self.networks[network] if self.networks else str(network + 1)
 
     # Ambushes
 
@@ -394,12 +447,14 @@ class World:
         to = "" if rule.to is None else f" to {self._name(rule.to)}"
         fate = DROPPED if isinstance(rule, DropRule) else STRAY_FATES[rule.fate]
         detail = f"{rule.kind} from {self._name(source)}{to}"
-        self._recorder.record(self.now_us, "fault", reason=fate, detail=detail)
+        on = 0 if rule.network is None else rule.network + 1
+        self._recorder.record(self.now_us, "fault", reason=fate, detail=detail, network=on)
 
-    def _fault(self, name: str, detail: str = "", node: ProcessorId = 0) -> None:
+    def _fault(self, name: str, detail: str = "", node: ProcessorId = 0, network: int | None = None) -> None:
         self.faults[name] += 1
         recorder = self.hosts[node].recorder if node else self._recorder
-        recorder.record(self.now_us, "fault", reason=name, detail=detail.rstrip())
+        on = 0 if network is None else network + 1
+        recorder.record(self.now_us, "fault", reason=name, detail=detail.rstrip(), network=on)
 
     def _name(self, me: ProcessorId) -> str:
         return self.names.get(me) or str(me)

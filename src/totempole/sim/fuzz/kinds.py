@@ -1,15 +1,18 @@
-"""The kinds of search: of the ring alone, and of process groups on the ring."""
+"""The kinds of search: of the ring alone, of process groups on it, and of rings on several networks."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
-from totempole.sim.fuzz import coverage, group_coverage
+from totempole.sim.fuzz import coverage, group_coverage, network_coverage
 from totempole.sim.fuzz.group_mutants import GROUP_MUTANTS
 from totempole.sim.fuzz.group_plan import group_plan
 from totempole.sim.fuzz.mutants import MUTANTS, Mutant
+from totempole.sim.fuzz.network_mutants import NETWORK_MUTANTS
+from totempole.sim.fuzz.network_plan import Ways, named, network_plan
 from totempole.sim.fuzz.plan import plan
 from totempole.sim.fuzz.profiles import ALL, Profile
 from totempole.sim.script import Scenario
@@ -41,6 +44,19 @@ GROUPS = Kind("groups", group_plan, group_coverage.EXPECTED, GROUP_MUTANTS, " --
 KINDS = {kind.name: kind for kind in (RING, GROUPS)}
 
 
+def network_kind(ways: Ways) -> Kind:
+    """The search of rings on several networks, used in these ways."""
+    expected = network_coverage.EXPECTED
+    return Kind(ways.name, partial(network_plan, ways), expected, NETWORK_MUTANTS, ways.option)
+
+
+def kind_named(name: str) -> Kind:
+    ways = named(name)
+    return KINDS[name] if ways is None else network_kind(ways)
+
+
 def kind_of(mutant: Mutant | None) -> Kind:
     """The search that is to notice it."""
-    return GROUPS if mutant is not None and mutant.package == "groups" else RING
+    if mutant is None or mutant.package == "srp":
+        return RING
+    return GROUPS if mutant.package == "groups" else network_kind(Ways())

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from totempole.errors import TotemError
 from totempole.sim.fuzz.group_plan import group_plan
-from totempole.sim.fuzz.kinds import KINDS
+from totempole.sim.fuzz.kinds import kind_named
 from totempole.sim.fuzz.plan import plan
 from totempole.sim.fuzz.profiles import ALL, PROFILES
 from totempole.sim.fuzz.trial import Verdict, try_scenario
@@ -41,7 +41,7 @@ class Tally:
     coverage: Counter[str] = field(default_factory=Counter)
     failures: list[tuple[int, tuple[str, ...], str]] = field(default_factory=list)
     kind: str = "ring"
-    """Or `groups`: what is searched."""
+    """What is searched (`kinds.kind_named`)."""
     profile: str = ALL.name
     """What may go wrong."""
 
@@ -127,8 +127,8 @@ def try_group_seed(seed: int) -> tuple[int, Verdict]:
 
 
 def try_profiled_seed(kind: str, profile: str, seed: int) -> tuple[int, Verdict]:
-    """One run of either kind, with only some things going wrong."""
-    return seed, _try(KINDS[kind].plan(seed, PROFILES[profile]))
+    """One run of any kind, with only some things going wrong."""
+    return seed, _try(kind_named(kind).plan(seed, PROFILES[profile]))
 
 
 def _try(scenario: Scenario) -> Verdict:
@@ -160,7 +160,7 @@ def search(
 
 
 def _trial(tally: Tally) -> Callable[[int], tuple[int, Verdict]]:
-    if tally.profile != ALL.name:
+    if tally.profile != ALL.name or tally.kind not in ("ring", "groups"):
         return partial(try_profiled_seed, tally.kind, tally.profile)
     return try_group_seed if tally.kind == "groups" else try_seed
 

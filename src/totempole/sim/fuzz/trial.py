@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from totempole.sim.contract import SimulationError, StackFactory
 from totempole.sim.fuzz.coverage import coverage_of
 from totempole.sim.fuzz.group_coverage import group_coverage_of
+from totempole.sim.fuzz.network_coverage import network_coverage_of
 from totempole.sim.script import Scenario
 from totempole.sim.script_runner import Outcome, run
 
@@ -31,7 +32,8 @@ class Verdict:
 def try_scenario(scenario: Scenario, stack: StackFactory | None = None) -> tuple[Verdict, Outcome | None]:
     """Runs the real stack. The outcome is missing when the protocol itself failed."""
     try:
-        outcome = run(scenario, level="checked", stack=stack)
+        # What is sent again is not written below the level `protocol`.
+        outcome = run(scenario, level="protocol" if scenario.networks else "checked", stack=stack)
     except SimulationError as error:
         return Verdict(scenario.name, (RAISED,), str(error)), None
     violated = tuple(
@@ -40,6 +42,8 @@ def try_scenario(scenario: Scenario, stack: StackFactory | None = None) -> tuple
     coverage = coverage_of(outcome)
     if outcome.programs is not None:
         coverage.update(group_coverage_of(outcome))
+    if scenario.networks:
+        coverage.update(network_coverage_of(outcome))
     verdict = Verdict(
         name=scenario.name,
         violated=violated or (("expectation",) if outcome.failures else ()),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from totempole.core.effects import Send
 from totempole.errors import TotemError
 from totempole.sim.packet_filter import DropRule
 from totempole.sim.paper.machines import MS, Machine
@@ -34,7 +35,8 @@ class TokenLoss(DropRule):
         super().__init__("token", count=count)
         self._ring_id = ring_id
 
-    def hits(self, source: ProcessorId, packet: object, routes: object) -> bool:
+    def hits(self, source: ProcessorId, transmit: Send, routes: object, network: int = 0) -> bool:
+        packet = transmit.packet
         hit = self.count > 0 and isinstance(packet, RegularToken) and packet.ring_id == self._ring_id
         self.count -= hit
         return hit

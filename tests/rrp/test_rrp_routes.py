@@ -1,0 +1,314 @@
+"""On which networks packets go: by style, when they are sent again, when networks are out of service."""
+
+from __future__ import annotations
+
+import pytest
+from rrp_bench import HELLO, ME, PREDECESSOR, RING, Bench
+
+from totempole.core.effects import Alarm, Reachable, Role
+from totempole.rrp.alarms import WaysDiffer
+from totempole.rrp.commands import NetworkBack, NetworkLost
+from totempole.rrp.layer import CROSSED_LEAST, HASTE
+from totempole.rrp.paths import Lost
+
+
+@pytest.mark.parametrize(
+    ("style", "networks", "copies", "carry"),
+    [
+        ("active", 2, 0, 2),
+        ("active", 3, 0, 3),
+        ("passive", 2, 0, 1),
+        ("passive", 3, 0, 1),
+        ("active-passive", 3, 2, 2),
+        ("active-passive", 4, 3, 3),
+    ],
+)
+def test_a_message_goes_on_as_many_networks_as_the_style_says(
+    style: str, networks: int, copies: int, carry: int
+) -> None:
+    bench = Bench(style, networks, copies)
+    sent = [bench.networks_of(bench.send(Role.MESSAGE)) for _ in range(12)]
+    assert {len(each) for each in sent} == {carry}
+    used = [network for each in sent for network in each]
+    assert {used.count(network) for network in bench.networks} == {12 * carry // networks}
+
+
+def test_tokens_go_on_every_network_in_service() -> None:
+    bench = Bench("passive", 3)
+    assert bench.networks_of(bench.send(Role.TOKEN)) == {0, 1, 2}
+    bench.replicator.serve(0b101, 0, False)
+    assert bench.networks_of(bench.send(Role.TOKEN)) == {0, 2}
+
+
+def test_as_in_004_tokens_go_on_one_network_in_turn() -> None:
+    bench = Bench("passive", 3, tokens="one")
+    used = [bench.networks_of(bench.send(Role.TOKEN)) for _ in range(6)]
+    assert {len(each) for each in used} == {1}
+    assert {frozenset(each) for each in used} == {frozenset({number}) for number in range(3)}
+
+
+@pytest.mark.parametrize("role", [Role.RETRANSMISSION, Role.SEARCH, Role.CONTROL])
+def test_what_is_sent_again_and_what_forms_a_ring_goes_on_every_network(role: Role) -> None:
+    bench = Bench("passive", 3)
+    bench.replicator.serve(0b001, 0, False)
+    assert bench.networks_of(bench.send(role)) == {0, 1, 2}
+
+
+def test_a_token_passed_again_goes_on_every_network() -> None:
+    bench = Bench("passive", 3, tokens="one")
+    bench.replicator.serve(0b001, 0, False)
+    sent = tuple(bench.send(Role.TOKEN))
+    assert bench.networks_of(sent) == {0}
+    bench.replicator.repeat(sent, Role.TOKEN_AGAIN)
+    assert bench.networks_of(bench.io.take()) == {0, 1, 2}  # type: ignore[arg-type]
+
+
+def test_a_drained_network_carries_no_data() -> None:
+    bench = Bench("active", 3)
+    bench.replicator.serve(0b011, 0b100, False)
+    for role in (Role.MESSAGE, Role.RETRANSMISSION, Role.TOKEN):
+        assert bench.networks_of(bench.send(role)) == {0, 1}, role
+    token = tuple(bench.send(Role.TOKEN))
+    bench.replicator.repeat(token, Role.TOKEN_AGAIN)
+    assert bench.networks_of(bench.io.take()) == {0, 1}  # type: ignore[arg-type]
+    assert bench.networks_of(bench.send(Role.SEARCH)) == {0, 1, 2}
+
+
+def test_where_no_network_reaches_everyone_messages_go_on_all_that_are_left() -> None:
+    bench = Bench("passive", 3)
+    bench.replicator.serve(0b011, 0b100, True)
+    assert bench.networks_of(bench.send(Role.MESSAGE)) == {0, 1}
+
+
+def test_a_network_that_is_back_in_service_does_not_make_up_for_its_absence() -> None:
+    bench = Bench("passive", 2)
+    bench.replicator.serve(0b01, 0, False)
+    for _ in range(100):
+        bench.send(Role.MESSAGE)
+    bench.replicator.serve(0b11, 0, False)
+    used = [bench.networks_of(bench.send(Role.MESSAGE)).pop() for _ in range(10)]
+    assert 4 <= used.count(1) <= 6
+
+
+def test_long_messages_fill_unequal_networks_by_their_capacities() -> None:
+    bench = Bench("passive", 2, capacities=(10, 1))
+    sent = bench.send(Role.MESSAGE, size=60_000)
+    carried = {send.networks: sum(len(burst.data) for burst in send.bursts) for send in sent}
+    assert carried[0,] / carried[1,] == pytest.approx(10, rel=0.02)
+
+
+def test_packets_are_cut_for_each_network() -> None:
+    bench = Bench("active", 2, segment_bytes=(1_400, 9_000), members=(1,))
+    by_network = {send.networks: send.bursts for send in bench.send(Role.MESSAGE, size=20_000)}
+    assert max(len(datagram) for burst in by_network[0,] for datagram in burst.datagrams) <= 1_400
+    longest = max(len(datagram) for burst in by_network[1,] for datagram in burst.datagrams)
+    assert 1_400 < longest <= 9_000
+
+
+def test_a_network_is_cut_for_the_member_that_takes_least_on_it() -> None:
+    bench = Bench("active", 2, segment_bytes=(9_000, 9_000))
+    for member in (2, 3):
+        for network, size in ((0, 9_000), (1, 1_400 if member == 3 else 9_000)):
+            bench.come(bench.hello(network, 1, member, segment_bytes=size), network)
+    bench.come(bench.token(1), 0, 1)
+    assert [link.cut_bytes for link in bench.links] == [9_000, 1_400]
+
+
+def test_what_is_sent_to_oneself_goes_on_no_network() -> None:
+    bench = Bench("active", members=(1,))
+    (sent,) = bench.send(Role.TOKEN, to=ME)
+    assert sent.to == ME
+    assert len(sent.networks) == 1
+
+
+# Hellos
+
+
+def test_hellos_go_on_every_network_short_and_long() -> None:
+    bench = Bench("passive", 2)
+    bench.send(Role.SEARCH)
+    bench.replicator._say_hello()
+    sent = [effect for effect in bench.io.take() if hasattr(effect, "networks")]
+    assert sorted((send.networks, send.packet.padding > 0) for send in sent) == [  # type: ignore[union-attr]
+        ((0,), False),
+        ((0,), True),
+        ((1,), False),
+        ((1,), True),
+    ]
+
+
+def test_a_silent_network_is_found_by_hellos_alone() -> None:
+    bench = Bench("passive", 2)
+    for counter in range(1, 14):
+        bench.hellos(counter, 2, (0,))
+    (finding,) = bench.found
+    assert (finding.network, finding.sender, finding.dead) == (1, 2, True)
+    assert finding.lost == Lost.SHORT | Lost.LONG
+
+
+def test_large_datagrams_that_do_not_come_are_found() -> None:
+    bench = Bench("passive", 2)
+    for counter in range(1, 14):
+        bench.hellos(counter, 2, (0,))
+        bench.come(bench.hello(1, counter, 2), 1)
+    (finding,) = bench.found
+    assert finding.network == 1
+    assert finding.lost == Lost.LONG
+
+
+def test_a_path_is_clear_again_after_hellos_for_a_while() -> None:
+    bench = Bench("passive", 2)
+    for counter in range(1, 14):
+        bench.hellos(counter, 2, (0,))
+    for counter in range(14, 19):
+        bench.hellos(counter, 2, (0, 1))
+        assert bench.found
+    bench.hellos(20, 2, (0, 1))
+    assert bench.found == []
+
+
+def test_a_processor_that_stops_or_leaves_makes_no_network_bad() -> None:
+    """Silence on all networks is no fault of any of them."""
+    bench = Bench("passive", 2)
+    for counter in range(1, 5):
+        bench.hellos(counter, 2, (0, 1))
+    for counter in range(1, 50):
+        bench.hellos(counter, PREDECESSOR, (0, 1))
+    assert bench.found == []
+
+
+def test_departed_members_are_not_monitored() -> None:
+    bench = Bench("passive", 2)
+    for counter in range(1, 14):
+        bench.hellos(counter, 2, (0,))
+    assert bench.found
+    bench.ring.members = (1, 3)
+    bench.come(bench.token(1), 0, 1)
+    assert bench.found == []
+
+
+def test_while_a_network_is_out_of_service_hellos_come_more_often() -> None:
+    bench = Bench("passive", 2)
+    bench.send(Role.SEARCH)
+    bench.replicator._say_hello()
+    bench.io.take()
+    bench.timers[HELLO] = bench.now_us
+    bench.run_out(HELLO)
+    slow_us = bench.timers[HELLO] - bench.now_us
+    bench.replicator.serve(0b01, 0, False)
+    bench.run_out(HELLO)
+    assert bench.timers[HELLO] - bench.now_us == slow_us // HASTE
+
+
+def test_an_interface_that_is_gone_is_told_at_once_and_cleared_by_hellos() -> None:
+    bench = Bench("passive", 2)
+    for counter in (1, 2):
+        for member in (2, 3):
+            bench.hellos(counter, member, (0, 1))
+    bench.ask(NetworkLost(1))
+    assert [(finding.sender, finding.lost) for finding in bench.found] == [
+        (2, Lost.INTERFACE),
+        (3, Lost.INTERFACE),
+    ]
+    bench.ask(NetworkBack(1))
+    assert len(bench.found) == 2
+    for counter in range(3, 10):
+        for member in (2, 3):
+            bench.hellos(counter, member, (0, 1))
+    assert bench.found == []
+
+
+# Forged, repeated and crossed copies
+
+
+def test_a_replayed_hello_moves_no_address() -> None:
+    bench = Bench("passive", 2)
+    recorded = bench.hello(1, 1, 2)
+    bench.come(recorded, 1)
+    bench.come(bench.hello(1, 2, 2), 1)
+    bench.effects.clear()
+    bench.come(recorded, 1)
+    assert not any(isinstance(effect, Reachable) for effect in bench.effects)
+    assert bench.says("stale hello") == 1
+
+
+def test_a_hello_of_a_former_life_is_dropped() -> None:
+    bench = Bench("passive", 2)
+    bench.come(bench.hello(1, 1, 2, incarnation=3), 1)
+    bench.effects.clear()
+    bench.come(bench.hello(1, 9, 2, incarnation=2), 1)
+    assert not any(isinstance(effect, Reachable) for effect in bench.effects)
+    assert bench.says("hello of a former life") == 1
+
+
+def test_one_crossed_hello_is_a_repetition_and_several_are_wires() -> None:
+    bench = Bench("passive", 2)
+    for counter in range(1, CROSSED_LEAST):
+        bench.come(bench.hello(0, counter, 2), 0, 1)
+    assert bench.crossed == []
+    bench.come(bench.hello(0, CROSSED_LEAST, 2), 0, 1)
+    assert bench.crossed == [(0, 1)]
+
+
+def test_networks_that_are_parted_again_are_not_crossed_for_ever() -> None:
+    bench = Bench("passive", 2)
+    for counter in range(1, 20):
+        bench.come(bench.hello(0, counter, 2), 0, 1)
+    for counter in range(20, 20 + CROSSED_LEAST):
+        assert bench.crossed == [(0, 1)]
+        bench.come(bench.hello(0, counter, 2), 0)
+    bench.come(bench.hello(0, 30, 2), 0)
+    assert bench.crossed == []
+
+
+def test_recorded_hellos_on_another_network_cross_nothing() -> None:
+    bench = Bench("passive", 2)
+    recorded = [bench.hello(0, counter, 2) for counter in range(1, 20)]
+    for hello in recorded:
+        bench.come(hello, 0)
+    for hello in recorded[:-1] * 3:
+        bench.come(hello, 1)
+    assert bench.crossed == []
+
+
+def test_copies_that_anybody_sends_make_no_path_bad() -> None:
+    """Recorded packets, on both networks, again and again: a network can look better by them, never worse."""
+    bench = Bench("passive", 2)
+    recorded = []
+    for rotation in range(1, 200):
+        message, token = bench.message(rotation, on=(rotation % 2,)), bench.token(rotation, seq=rotation)
+        bench.come(message, rotation % 2)
+        bench.come(token, 0, 1)
+        recorded.append((message, token))
+        for old, stale in recorded[-5:]:
+            bench.come(old, rotation % 2, 1 - rotation % 2)
+            bench.come(stale, 1)
+    assert bench.found == []
+    assert bench.sequence == list(range(1, 200))
+
+
+def test_a_damaged_copy_bars_no_true_one() -> None:
+    bench = Bench("active", 2)
+    (true,) = bench.message(1)
+    damaged = true[:-1] + bytes((true[-1] ^ 1,))
+    bench.arrive(0, [damaged])
+    assert bench.sequence == []
+    assert bench.ring.refusals
+    bench.arrive(1, [true])
+    assert bench.sequence == [1]
+
+
+def test_whoever_uses_the_networks_in_another_way_is_told_of() -> None:
+    bench = Bench("passive", 2)
+    ways = bench.replicator._ways
+    bench.come(bench.hello(0, 1, 2, ways=ways._replace(copies=2)), 0)
+    bench.come(bench.hello(0, 1, 3, ways=ways._replace(networks=3)), 0)
+    alarms = [effect.alarm for effect in bench.effects if isinstance(effect, Alarm)]
+    assert alarms == [WaysDiffer(2, "copies", 2, 1), WaysDiffer(3, "networks", 3, 2)]
+
+
+def test_a_ring_starts_anew_with_its_accounts() -> None:
+    bench = Bench("passive", 2)
+    bench.come(bench.message(1, on=(0,)), 0)
+    bench.come(bench.token(1, seq=1), 0, 1)
+    assert bench.tokens == [(RING, 1)]
