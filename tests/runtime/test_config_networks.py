@@ -224,7 +224,7 @@ def test_the_only_table_has_a_number_too(file: Path) -> None:
         ("network.3.port=1", "'network.3.port=1': the file has 2 [[network]] tables"),
         (
             "network.port=1",
-            "'network.port=1': the file has 2 [[network]] tables: name one by its number, like network.1.port",
+            "'network.port=1': the file has 2 [[network]] tables: name one by its number, like network.1",
         ),
         ("network.0.port=1", "'network.0.port=1': give SETTING=VALUE"),
         ("network.b.port=1", "'network.b.port=1': give SETTING=VALUE"),
