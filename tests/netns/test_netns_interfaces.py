@@ -262,12 +262,14 @@ def test_an_address_that_goes_and_comes(hosts: Hosts) -> None:
     start(hosts)
     name = hosts.nodes[0].namespace
     commands.ip(["addr del 10.9.1.1/24 dev cable-b"], name)
-    hosts.exchange("without")
+    hosts.exchange("without", 400)
     hosts.wait(lambda found: found["states"] == ["IN_SERVICE", "FAULTY"], "the loss to be noticed")
     hosts.wait_logged(1, "network is absent", "network=b", "no interface of this host has it")
     commands.ip(["addr add 10.9.1.1/24 dev cable-b"], name)
     hosts.wait_for_states("IN_SERVICE", "IN_SERVICE")
     hosts.exchange("with")
+    log = hosts.nodes[0].report()["log"]
+    assert not [line for line in log if "going on without offload" in line], "the device still cuts bursts"
 
 
 def test_a_queue_that_stands_still_does_not_stop_the_node(hosts: Hosts) -> None:

@@ -28,7 +28,9 @@ from totempole.runtime.config import NetworkConfig
 from totempole.runtime.interface import (
     DATAGRAM_MAX,
     NOWHERE,
+    Condition,
     Interface,
+    condition,
     family_of,
     find_interface,
     path_segment_bytes,
@@ -275,7 +277,7 @@ class Sockets:
                 self._wait_to_send(sock, chunk, segment_option(size), address)
                 return
             except (OSError, OverflowError) as error:
-                if getattr(error, "errno", None) not in REFUSALS:
+                if getattr(error, "errno", None) not in REFUSALS or self._is_gone:
                     self._refuse(error)
                     return
                 self._note_refused_burst(size, address, error)
@@ -289,6 +291,11 @@ class Sockets:
             self.on_path_refusal(fits)
         else:
             self.offload.refuse_send(f"UDP_SEGMENT to {address[0]}: {getattr(error, 'strerror', None)}")
+
+    @property
+    def _is_gone(self) -> bool:
+        """Of one of several networks: its address is no more, and that is why it is refused."""
+        return not self._alone and condition(self.interface, self._config.address) is Condition.GONE
 
     def _path_segment_bytes(self, address: Address) -> int:
         least = self._config.segment_bytes or DATAGRAM_MAX[self.family]
