@@ -24,7 +24,7 @@ from totempole.runtime import sockets as sockets_module
 from totempole.runtime.config import NetworkConfig, NodeConfig, Peer, SecurityConfig, TraceConfig
 from totempole.runtime.hints import NETWORK_ABSENT
 from totempole.runtime.housekeeping import DIGESTS, WAYS
-from totempole.runtime.interface import Interface, find_interface
+from totempole.runtime.interface import Condition, Interface, find_interface
 from totempole.runtime.network import SEGMENT_BYTES_USUAL, Network
 from totempole.runtime.replaying import replay
 from totempole.runtime.snapshot import snapshot
@@ -360,6 +360,22 @@ def test_a_full_buffer_is_waited_for_once_and_briefly(place: Place) -> None:
     finally:
         sockets.close()
         other.close()
+
+
+@pytest.mark.parametrize("how", [Condition.GONE, Condition.UP])
+def test_an_address_that_is_gone_is_no_fault_of_the_device(
+    place: Place, monkeypatch: pytest.MonkeyPatch, how: Condition
+) -> None:
+    """The kernel refuses a burst with the same error as a device that does not cut bursts."""
+    sockets = Sockets(network_config(place, 1, 0, 2), alone=False)
+    monkeypatch.setattr(sockets_module, "condition", lambda interface, address: how)
+    injector = Refusing(sockets.data, errno.EINVAL)
+    sockets.data = injector  # type: ignore[assignment]
+    sockets.send(Channel.DATA, (Burst(bytes(3_000), 1_000),), (address(place, 2, 0), place.port))
+    sockets.close()
+    assert sockets.offload.send is (how is Condition.GONE)
+    assert len(injector.flags) == (1 if how is Condition.GONE else 4)
+    assert sockets.refused["EINVAL"] == (1 if how is Condition.GONE else 3)
 
 
 def test_sockets_can_be_opened_again_and_counters_go_on(place: Place) -> None:

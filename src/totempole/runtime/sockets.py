@@ -6,8 +6,8 @@ counts as lost on the way.
 
 If its ring has no other network, a send waits while the send buffer is full, in order: nothing is dropped
 here. If it has others, a network that stands still must not hold them up: a send waits for a few milliseconds
-and is dropped, and those after it do not wait at all until one gets through. Sockets of such a network keep
-to its interface, even where another one has a route too.
+and is dropped, and those after it do not wait at all until one gets through. Such a network sends by its own
+interface, even where another one has a route too.
 """
 
 from __future__ import annotations
@@ -165,20 +165,22 @@ class Sockets:
         return sock
 
     def _keep_to_interface(self, sock: socket.socket) -> None:
-        """One of several networks is its interface and nothing else: the kernel would send by any that has a
-        route, and take what comes in by any."""
+        """One of several networks sends by its own interface: the kernel would take any that has a route.
+
+        Of IPv4 what comes in by another interface is taken all the same. Hosts answer for all their addresses
+        on every interface: on networks that are wired together a neighbour may have learned the other one.
+        """
         if self._alone or self.interface.loopback:
+            return
+        number = pack("!I", self.interface.number)
+        if self.family == socket.AF_INET:
+            sock.setsockopt(socket.IPPROTO_IP, _IP_UNICAST_IF, number)
             return
         try:
             name = self.interface.name.encode()
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, name + b"\0")
-        except PermissionError:  # before Linux 5.7 only some may; all may choose how to send
-            level, option = (
-                (socket.IPPROTO_IPV6, _IPV6_UNICAST_IF)
-                if self.family == socket.AF_INET6
-                else (socket.IPPROTO_IP, _IP_UNICAST_IF)
-            )
-            sock.setsockopt(level, option, pack("!I", self.interface.number))
+        except PermissionError:  # before Linux 5.7 not everyone may; then routes must be as usual
+            sock.setsockopt(socket.IPPROTO_IPV6, _IPV6_UNICAST_IF, number)
 
     def _set_buffers(self, sock: socket.socket) -> None:
         wanted = (
