@@ -125,9 +125,12 @@ class Networks(Between):
                 return
         service = self.service
         row = Row(service.out, service.drained, replicator.crossed, replicator.findings)
-        if self.below.submit(pack_row(row), Quality.AGREED):
-            self._told, self._told_us = row, self.scope.now_us
-            self._underway = True
+        before = told, self._told_us
+        # First, for a resting token may bring it back before `submit` returns.
+        self._told, self._told_us, self._underway = row, self.scope.now_us, True
+        if not self.below.submit(pack_row(row), Quality.AGREED):
+            self._told, self._told_us = before
+            self._underway = False
 
     def _has_news(self, told: Row | None) -> bool:
         replicator = self._replicator

@@ -29,6 +29,8 @@ class Network:
         self.own: Address = self.sockets.own
         self.segment_bytes = self.sockets.segment_bytes
         """The largest datagram that the path takes, as far as is known."""
+        self.packets_sent = self.bytes_sent = 0
+        self.packets_received = self.bytes_received = 0
         self.resolver: Resolver | None = None
         self.on_unreachable: Callable[[ProcessorId], None] = lambda _processor: None
 
