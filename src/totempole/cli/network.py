@@ -11,7 +11,7 @@ from totempole.cli import network_text, options
 from totempole.cli.output import Screen
 from totempole.errors import TotemError
 from totempole.runtime.control import DRAIN, ONE_NETWORK, RESTORE, WAIT_S, Request, ask_node
-from totempole.runtime.status import Document, read_status
+from totempole.runtime.status import Document, StatusError, read_status
 
 EXAMPLES = """\
 examples:
@@ -55,7 +55,10 @@ def run_network(arguments: argparse.Namespace) -> int:
         raise TotemError(f"network {arguments.verb}: give {'a verb' if arguments.network else 'a network'}")
     screen = Screen(arguments.json)
     directory = options.directory_of(arguments, "network")
-    document = read_status(directory)
+    try:
+        document = read_status(directory)
+    except StatusError as error:
+        raise StatusError(f"{error} (any node of the ring can be asked, on its own host)") from None
     if arguments.verb == "list":
         return show(screen, document)
     if not document.get("networks"):
