@@ -72,17 +72,15 @@ class Daemon:
 
 
 class Cluster:
-    def __init__(self, count: int, directory: Path, port: int, ring: str) -> None:
+    def __init__(self, count: int, directory: Path, port: int, ring: str, networks: Sequence[str]) -> None:
         numbers = range(1, count + 1)
-        address = f"127.{port >> 8}.{port & 255}."
-        peers = ", ".join(f'"{number}@{address}{number}"' for number in numbers)
         self.daemons = {
             number: Daemon(
                 number,
                 directory,
                 f'processor = {number}\ndirectory = "node{number}"\nlag_alarm_ms = 60000\n'
-                f'[network]\naddress = "{address}{number}"\nport = {port}\n'
-                f'transport = "mesh"\npeers = [{peers}]\n[security]\nunsealed = true\n[ring]\n{ring}',
+                + _network_tables(number, numbers, port, networks)
+                + f"[security]\nunsealed = true\n[ring]\n{ring}",
             )
             for number in numbers
         }
@@ -106,16 +104,31 @@ class Cluster:
         )
 
 
+def _network_tables(number: int, numbers: Sequence[int], port: int, networks: Sequence[str]) -> str:
+    """One network without a name, or several with names."""
+    text = "[network]\n"
+    for place, name in enumerate(networks or [""]):
+        address = f"127.{port >> 8}.{(port & 255) + place}."
+        peers = ", ".join(f'"{other}@{address}{other}"' for other in numbers)
+        if name:
+            text = f'{text if place else ""}[[network]]\nname = "{name}"\n'
+        text += f'address = "{address}{number}"\nport = {port}\ntransport = "mesh"\npeers = [{peers}]\n'
+    return text + ('[redundancy]\nstyle = "passive"\n' if len(networks) > 1 else "")
+
+
 @contextmanager
-def cluster(count: int, directory: Path, ring: str = PATIENT) -> Iterator[Cluster]:
-    """So many daemons that have formed a ring. Their place is held by a TCP socket, as in tests/runtime."""
+def cluster(
+    count: int, directory: Path, ring: str = PATIENT, networks: Sequence[str] = ()
+) -> Iterator[Cluster]:
+    """So many daemons that have formed a ring, on one network or on several, which have names. Their place is
+    held by a TCP socket, as in tests/runtime."""
     for port in PORTS:
         with socket.socket() as holder:
             try:
                 holder.bind(("127.0.0.1", port))
             except OSError:
                 continue
-            found = Cluster(count, directory, port, ring)
+            found = Cluster(count, directory, port, ring, networks)
             try:
                 found.start()
                 yield found

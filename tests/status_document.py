@@ -46,3 +46,42 @@ def healthy() -> dict[str, Any]:
         "last_configuration": {"kind": "regular", "id": "12@1", "members": [1, 2, 3], "ago_s": 90},
         "trace": {"level": "off", "inputs": False},
     }
+
+
+def on_two_networks() -> dict[str, Any]:
+    """The same of a ring on two networks, one of which has failed."""
+    network = {
+        "name": "left",
+        "number": 1,
+        "state": "in_service",
+        "why": "",
+        "bad_paths": [],
+        "transport": "multicast",
+        "address": "10.0.1.1 port 5400",
+        "interface": "eth1",
+        "segment_bytes": 1472,
+        "capacity": 1,
+        "loss": {"2": 0.0, "3": 0.0},
+        "packets_sent": 900,
+        "bytes_sent": 750_000,
+        "share_sent": 0.75,
+        "packets_received": 1_800,
+        "bytes_received": 2_000_000,
+        "refused": {},
+    }
+    failed = network | {
+        "name": "right",
+        "number": 2,
+        "state": "faulty",
+        "why": "3 cannot send",
+        "bad_paths": [{"sender": 3, "receiver": receiver, "dead": True} for receiver in (1, 2)],
+        "address": "10.0.2.1 port 5400",
+        "interface": "eth2",
+        "loss": {"2": 0.01, "3": 0.875},
+        "packets_sent": 300,
+        "bytes_sent": 250_000,
+        "share_sent": 0.25,
+        "refused": {"ENETUNREACH": 7},
+    }
+    redundancy = {"style": "passive", "copies": 1, "agreed": True}
+    return healthy() | {"redundancy": redundancy, "networks": [network, failed]}

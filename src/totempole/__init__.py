@@ -17,13 +17,14 @@ from totempole.types import Place, ProcessId, Service
 if TYPE_CHECKING:
     from totempole.client import blocking
     from totempole.client.endpoint import Reconnect, Tls
-    from totempole.client.events import Gap, Messages, Reconnected, Safe, State, View
+    from totempole.client.events import Gap, Messages, NetworkChanged, Reconnected, Safe, State, View
     from totempole.client.session import Group, Session, connect, run
     from totempole.errors import TotemError
     from totempole.runtime.config import NetworkConfig, NodeConfig, SecurityConfig
     from totempole.runtime.node import Node
     from totempole.runtime.ring_events import RingMessages, RingView
     from totempole.runtime.ring_node import RingNode
+    from totempole.session import NetworkStatus
 
 AGREED, SAFE = Service.AGREED, Service.SAFE
 
@@ -31,7 +32,9 @@ _PLACES = {
     "Gap": "totempole.client.events",
     "Group": "totempole.client.session",
     "Messages": "totempole.client.events",
+    "NetworkChanged": "totempole.client.events",
     "NetworkConfig": "totempole.runtime.config",
+    "NetworkStatus": "totempole.session",
     "Node": "totempole.runtime.node",
     "NodeConfig": "totempole.runtime.config",
     "Reconnect": "totempole.client.endpoint",
@@ -56,7 +59,9 @@ __all__ = [
     "Gap",
     "Group",
     "Messages",
+    "NetworkChanged",
     "NetworkConfig",
+    "NetworkStatus",
     "Node",
     "NodeConfig",
     "Place",

@@ -17,6 +17,7 @@ LIGHT = {
     "listen": ["listen", "--help"],
     "groups": ["groups", "--help"],
     "status": ["status", "--directory", "/nonexistent"],
+    "network": ["network", "--directory", "/nonexistent"],
 }
 HEAVY = {"bench", "checkers", "daemon", "lab", "sim", "spark", "srp", "trace", "wire"}
 HEAVY_OUTSIDE = {"cryptography", "matplotlib", "numpy", "pandas", "prometheus_client", "pyarrow", "pyspark"}

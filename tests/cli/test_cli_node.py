@@ -319,6 +319,8 @@ class Waiting:
     def snapshot(self) -> dict[str, Any]:
         return healthy()
 
+    network_requests = None
+
 
 @pytest.fixture
 def config(tmp_path: Path) -> NodeConfig:

@@ -31,6 +31,7 @@ from totempole.session import (
     Frame,
     Hello,
     Join,
+    NetworkStatus,
     Policy,
     Send,
     Welcome,
@@ -55,6 +56,7 @@ class Loop:
         self.layer: GroupLayer = self._stack.groups
         self.service: ClientService | None = None
         self.failure: BaseException | None = None
+        self.network_status: tuple[NetworkStatus, ...] = ()
         self.skew_us = 0
         """Added to the clock, to bring deadlines near."""
         self._watched: dict[int, Callable[[int], None]] = {}

@@ -20,6 +20,7 @@ from totempole.session import (
     FRAME_BYTES_MAX,
     HEAD,
     AskGroups,
+    AskNetworks,
     Bye,
     Credit,
     Done,
@@ -32,6 +33,9 @@ from totempole.session import (
     Large,
     Leave,
     Limits,
+    NetworkNews,
+    NetworkStatus,
+    NetworkTable,
     Part,
     Policy,
     Refused,
@@ -51,7 +55,7 @@ P_HEX = "00000001 0000000000000005 00000007"
 Q_HEX = "00000002 0000000000000006 00000008"
 
 GOLDEN: list[tuple[Any, str]] = [
-    (Hello("chat"), "01" + b'{"name":"chat","version":1}'.hex()),
+    (Hello("chat"), "01" + b'{"name":"chat","version":2}'.hex()),
     (Join(2, "a", Policy.SHED, True, True), "02 00000002 03 03 61"),
     (Leave(3, "a"), "03 00000003 61"),
     (Send(("a", "bc"), b"xyz", Service.SAFE, True), "04 02 01 0005 0161 026263 78797a"),
@@ -60,6 +64,7 @@ GOLDEN: list[tuple[Any, str]] = [
     (Bye(), "07"),
     (Large(5, Kind.SEND, 2**32), "08 00000005 04 0000000100000000"),
     (Part(b"p"), "09 70"),
+    (AskNetworks(9, True), "0a 00000009 01"),
     (Refused(6, "no"), "11 00000006 6e6f"),
     (Done(7), "12 00000007"),
     (Credit(2**40), "13 0000010000000000"),
@@ -80,12 +85,20 @@ GOLDEN: list[tuple[Any, str]] = [
     (GroupTable(8, {"a": (P,)}), "1b 00000008" + b'{"a":[[1,5,7]]}'.hex()),
     (Ended("over"), "1c" + b"over".hex()),
     (
+        NetworkTable(9, (NetworkStatus("a", "faulty", "3 cannot send"),)),
+        "1d 00000009" + b'[{"name":"a","state":"faulty","why":"3 cannot send"}]'.hex(),
+    ),
+    (
+        NetworkNews("a", "in_service", "sick", "why", PLACE.key),
+        "1e" + b'{"name":"a","before":"in_service","state":"sick","why":"why","key":[[8,1],70,[9,2]]}'.hex(),
+    ),
+    (
         Welcome(P, 4, 1000, LIMITS),
         "10"
         + (
             b'{"process":[1,5,7],"cluster_id":4,"credit":1000,"limits":{"send_bytes_max":131072,'
             b'"batch_bytes":60000,"message_bytes_max":67108864,"group_name_bytes_max":100,"groups_per_message_max":16,'
-            b'"groups_per_process_max":1000},"version":1}'
+            b'"groups_per_process_max":1000},"version":2}'
         ).hex(),
     ),
 ]
@@ -130,6 +143,9 @@ frames = st.one_of(
     st.builds(GroupTable, u32, st.dictionaries(names, some_processes, max_size=3)),
     st.builds(Refused, u32, names),
     st.builds(Gap, names, u64, u64),
+    st.builds(AskNetworks, u32, st.booleans()),
+    st.builds(NetworkTable, u32, st.lists(st.builds(NetworkStatus, names, names, names)).map(tuple)),
+    st.builds(NetworkNews, names, names, names, names, places.map(lambda place: place.key)),
 )
 EITHER = {**CLIENT_KINDS, **DAEMON_KINDS}
 

@@ -192,7 +192,7 @@ def test_misuse_that_no_request_names_ends_the_session_with_the_reason(
 def test_another_version_is_refused(tmp_path: Path) -> None:
     with daemon(tmp_path) as it, it.program(greet=False) as program:
         program.write(Hello("old", 99))
-        assert "version 1" in program.last().text
+        assert "version 2" in program.last().text
 
 
 def test_who_comes_over_the_limit_is_told_so(tmp_path: Path) -> None:

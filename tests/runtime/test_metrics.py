@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from status_document import healthy
+from status_document import healthy, on_two_networks
 from totempole.errors import ConfigurationError
 from totempole.runtime.config import MetricsConfig
 from totempole.runtime.metrics import MetricsServer, StatusCollector
@@ -79,6 +79,23 @@ def test_what_the_document_says(server: MetricsServer, document: dict[str, Any])
     assert scrape["totempole_state", "operational"] == 1
     assert scrape["totempole_state", "gather"] == 0
     assert re.search(r'totempole_node_info\{[^}]*version="0\.1\.0"', scrape.text)
+
+
+def test_each_network_of_several(server: MetricsServer, document: dict[str, Any]) -> None:
+    assert "totempole_network_" not in Scrape(server).text
+    document |= on_two_networks()
+    scrape = Scrape(server)
+    assert scrape["totempole_network_state", "left", "in_service"] == 1
+    assert scrape["totempole_network_state", "right", "in_service"] == 0
+    assert scrape["totempole_network_state", "right", "faulty"] == 1
+    assert scrape["totempole_network_loss_ratio", "right", "3"] == 0.875
+    assert scrape["totempole_network_bad_paths", "left"] == 0
+    assert scrape["totempole_network_bad_paths", "right"] == 2
+    assert scrape["totempole_network_packets_sent_total", "left"] == 900
+    assert scrape["totempole_network_bytes_sent_total", "right"] == 250_000
+    assert scrape["totempole_network_packets_received_total", "left"] == 1_800
+    assert scrape["totempole_network_bytes_received_total", "left"] == 2_000_000
+    assert scrape["totempole_network_refused_total", "ENETUNREACH", "right"] == 7
 
 
 def test_rotations_are_a_histogram_that_adds_up(server: MetricsServer) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from status_document import healthy
+from totempole.networks.events import NetworkState
 from totempole.runtime import status
 from totempole.runtime.status import (
     DOCUMENT_BYTES_MAX,
@@ -190,6 +191,7 @@ def test_a_directory_that_is_not_there(tmp_path: Path) -> None:
 
 def test_the_states_are_the_protocols() -> None:
     assert tuple(state.name.lower() for state in State) == status.STATES
+    assert tuple(state.name.lower() for state in NetworkState) == status.NETWORK_STATES
     assert is_operational({"state": "operational"})
     assert not is_operational({"state": "gather"})
     assert not is_operational({})

@@ -38,6 +38,7 @@ VERBS = (
     Verb("demo", "tell the whole story in the terminal, in a minute or two", "demo"),
     Verb("node", "run a node of a ring", "node"),
     Verb("status", "ask a running node how it is", "status"),
+    Verb("network", "show a ring's networks, take one out of service, put it back", "network"),
     Verb("send", "send messages to groups", "send"),
     Verb("listen", "join groups and print what is delivered", "listen"),
     Verb("groups", "show the groups and their members", "groups"),

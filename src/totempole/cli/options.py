@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
+
+from totempole.errors import TotemError
 
 if TYPE_CHECKING:
     Verbs = argparse._SubParsersAction["Parser"]
 else:
     Verbs = object
+
+
+DIRECTORY = Path("/var/lib/totempole")
+"""A node's, if nothing else is said."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -59,6 +66,23 @@ def add_config(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--set", action="append", default=[], metavar="SECTION.NAME=VALUE", help="go before what FILE says"
     )
+
+
+def add_node(parser: argparse.ArgumentParser) -> None:
+    """Which node on this host is asked."""
+    add_config(parser)
+    parser.add_argument("--directory", metavar="DIR", help=f"the node's directory (default {DIRECTORY})")
+
+
+def directory_of(arguments: argparse.Namespace, verb: str) -> Path:
+    """Of the node that is asked."""
+    if arguments.config and arguments.directory:
+        raise TotemError(f"{verb}: give --config or --directory, not both")
+    if arguments.config:
+        from totempole.runtime.config import NodeConfig  # and with it the whole node
+
+        return NodeConfig.load(arguments.config, arguments.set, places=False).directory
+    return Path(arguments.directory) if arguments.directory else DIRECTORY
 
 
 def add_master(parser: argparse._ActionsContainer) -> None:

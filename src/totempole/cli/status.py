@@ -7,20 +7,18 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from totempole.cli import options
+from totempole.cli import network_text, options
 from totempole.cli.output import Screen, table
 from totempole.errors import TotemError
 from totempole.runtime import hints
 from totempole.runtime.status import Document, is_operational, read_status
 
-DIRECTORY = Path("/var/lib/totempole")
 WATCH_S = 1.0
 
 EXAMPLES = """\
@@ -40,8 +38,7 @@ Row = tuple[str, str]
 
 def add(parser: options.Parser) -> None:
     parser.epilog = EXAMPLES
-    options.add_config(parser)
-    parser.add_argument("--directory", metavar="DIR", help=f"the node's directory (default {DIRECTORY})")
+    options.add_node(parser)
     parser.add_argument(
         "--watch",
         nargs="?",
@@ -56,23 +53,13 @@ def add(parser: options.Parser) -> None:
 
 def run_status(arguments: argparse.Namespace) -> int:
     screen = Screen(arguments.json)
-    directory = _directory(arguments)
+    directory = options.directory_of(arguments, "status")
     if arguments.watch:
         return watch(screen, lambda: read_status(directory), every_s=arguments.watch)
     document = read_status(directory)
     screen.print(page(document))
     screen.save_json(document)
     return 0 if is_operational(document) else 1
-
-
-def _directory(arguments: argparse.Namespace) -> Path:
-    if arguments.config and arguments.directory:
-        raise TotemError("status: give --config or --directory, not both")
-    if arguments.config:
-        from totempole.runtime.config import NodeConfig  # and with it the whole node
-
-        return NodeConfig.load(arguments.config, arguments.set, places=False).directory
-    return Path(arguments.directory) if arguments.directory else DIRECTORY
 
 
 def watch(
@@ -132,7 +119,10 @@ def rows(document: Document) -> Iterator[Row]:
     yield "state", str(get("state", "unknown"))
     yield "ring", _ring(document)
     yield "members", " ".join(map(str, get("members", []))) or "none yet"
-    yield "network", _network(document)
+    if get("networks"):
+        yield from network_text.rows(document)
+    else:
+        yield "network", _network(document)
     yield "seal", _seal(document)
     for name, key, text in PARTS:
         if get(key):
@@ -258,6 +248,7 @@ def warnings(document: Document) -> Iterator[str]:
     buffer = document.get("receive_buffer_bytes", {})
     if buffer.get("got", 0) < buffer.get("asked", 0):
         yield "receive buffers are smaller than asked for: raise net.core.rmem_max (docs/tuning.md)"
+    yield from network_text.warnings(document.get("networks", []))
     alarms = document.get("lag", {}).get("alarms", 0)
     if alarms:
         yield f"kept from running {alarms:,} times: the host is overloaded, or the process was stopped"

@@ -43,6 +43,7 @@ from totempole.client.protocol import (
 from totempole.client.sending import Piece, Run, Target, captured, could_not_give, pieces, target_of
 from totempole.errors import SessionError
 from totempole.groups.events import StateAsked
+from totempole.session import NetworkStatus
 from totempole.types import Payload, ProcessId, Service
 
 ANSWER_S_MAX = 10.0
@@ -462,6 +463,15 @@ class Session:
         table: dict[str, tuple[ProcessId, ...]] = self._answer(self._protocol.ask_groups(), deadline)
         return table
 
+    def networks(self, timeout: float | None = None) -> tuple[NetworkStatus, ...]:
+        """The networks of a ring that is on several, with state and fault, as all its members have agreed.
+        Empty with one network."""
+        self._check_open()
+        deadline = _deadline(timeout)
+        self._until(lambda: self._protocol.phase is Phase.OPEN, deadline)
+        table: tuple[NetworkStatus, ...] = self._answer(self._protocol.ask_networks(), deadline)
+        return table
+
     @property
     def process(self) -> ProcessId:
         """Who the program is: the sender of its messages, and a member of its groups."""
@@ -475,15 +485,16 @@ class Session:
 
     # Receiving
 
-    def events(self) -> SessionEvents:
+    def events(self, *, networks: bool = False) -> SessionEvents:
         """The events of all groups that the session has joined, in one order; a message to two of them comes
         once.
 
         It begins with what has not been taken from them yet. A group that is iterated over by itself too
-        gives its events to both.
+        gives its events to both. With `networks` it also tells how each network of a redundant ring stands,
+        and what changes from then on: `NetworkChanged`.
         """
         self._check_open()
-        return SessionEvents(self, self._protocol.inbox.open_whole())
+        return SessionEvents(self, self._protocol.open_events(networks))
 
     def _next(self, stream: Stream, timeout: float | None) -> Event | None:
         """The next event of a stream; None at its end."""

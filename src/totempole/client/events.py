@@ -124,7 +124,25 @@ class Reconnected:
     """For each group, the place of the last event that came before the loss. None: there was none."""
 
 
-Event = Messages | View | Safe | State | Gap | Reconnected
+@dataclass(frozen=True, slots=True)
+class NetworkChanged:
+    """A network of a redundant ring has another state, or more is known of its fault.
+
+    Comes to programs that take `session.events(networks=True)`, at every host in the same place of the order.
+    """
+
+    name: str
+    state: str
+    """in_service, sick, faulty, drained or probation."""
+    before: str | None
+    """The state before. None: nothing has changed, the program has just begun to listen, or come back."""
+    why: str
+    """What is wrong, in words; empty if nothing is."""
+    place: Place | None
+    """None where `before` is."""
+
+
+Event = Messages | View | Safe | State | Gap | Reconnected | NetworkChanged
 """What iterating over a group or a session gives."""
 
 
@@ -373,6 +391,8 @@ class Inbox:
         self.memberships: dict[str, Membership] = {}
         self.whole: Stream | None = None
         """The session's own stream, once the program has asked for it."""
+        self.networks_wanted = False
+        """Whether that stream has changes of networks too."""
         self.transferring: set[str] = set()
         """Groups whose state is on its way."""
         self._state_bytes_max = state_bytes_max
@@ -432,6 +452,7 @@ class Inbox:
             self.whole.clear()
             self.whole.end()
             self.whole = None
+            self.networks_wanted = False
             for membership in self.memberships.values():
                 if not membership.fed:
                     self.iterate(membership)
@@ -484,6 +505,10 @@ class Inbox:
             membership.own.put(item)
         if self.whole is not None and not (membership.fed and type(event) is StateAsked):
             self.whole.put(item)
+
+    def network_changed(self, event: NetworkChanged) -> None:
+        if self.whole is not None and self.networks_wanted:
+            self.whole.put(Item(self._next_arrival(), event, (), EVENT_WEIGHT))
 
     def knows(self, view: View, me: ProcessId) -> bool:
         """Whether the view is of this membership: its first one does not have the program come along. Who

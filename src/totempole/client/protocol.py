@@ -14,7 +14,17 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from totempole import session
-from totempole.client.events import EVENT_WEIGHT, Gap, Inbox, Messages, Reconnected, Safe, Stream, View
+from totempole.client.events import (
+    EVENT_WEIGHT,
+    Gap,
+    Inbox,
+    Messages,
+    NetworkChanged,
+    Reconnected,
+    Safe,
+    Stream,
+    View,
+)
 from totempole.client.sending import Chunks, Sending, Target, check_name
 from totempole.errors import CodecError, SessionError
 from totempole.groups.events import BecameSafe, GroupMessages, GroupView, StateAsked, StateBegins, StateChunk
@@ -24,6 +34,7 @@ from totempole.session import (
     FOR_GOOD,
     LARGE_BYTES_MAX,
     AskGroups,
+    AskNetworks,
     Bye,
     Credit,
     Done,
@@ -33,6 +44,8 @@ from totempole.session import (
     Join,
     Kind,
     Leave,
+    NetworkNews,
+    NetworkTable,
     Policy,
     Refused,
     Send,
@@ -83,8 +96,12 @@ class Joining:
 class Asked(NamedTuple):
     """An open request. `group` for those that concern one."""
 
-    kind: Literal["join", "rejoin", "leave", "groups", "large"]
+    kind: Literal["join", "rejoin", "leave", "groups", "networks", "watch", "large"]
     group: str = ""
+
+
+_UNASKED = ("rejoin", "watch")
+"""What the program does not wait for."""
 
 
 class Answer(NamedTuple):
@@ -154,7 +171,7 @@ class Protocol:
                 self._requests[request] = asked
             elif asked.kind == "leave":
                 self.answers.append(Answer(request))
-            elif asked.kind != "rejoin":
+            elif asked.kind not in _UNASKED:
                 self.answers.append(Answer(request, SessionError(reason)))
 
     def end(self, error: SessionError | None) -> None:
@@ -215,6 +232,26 @@ class Protocol:
         self._requests[request] = Asked("groups")
         self.sending.request(AskGroups(request))
         return request
+
+    def ask_networks(self) -> int:
+        request = self._new_request()
+        self._requests[request] = Asked("networks")
+        self.sending.request(AskNetworks(request))
+        return request
+
+    def open_events(self, networks: bool) -> Stream:
+        """The session's own stream; with `networks`, changes of networks are in it from now on."""
+        stream = self.inbox.open_whole()
+        if networks and not self.inbox.networks_wanted:
+            self.inbox.networks_wanted = True
+            self._watch_networks()
+        return stream
+
+    def _watch_networks(self) -> None:
+        if self.phase is Phase.OPEN:
+            request = self._new_request()
+            self._requests[request] = Asked("watch")
+            self.sending.request(AskNetworks(request, watch=True))
 
     def ask_large(self, to: Target, payload: bytes) -> tuple[int, list[tuple[Payload, ...]]]:
         """Asks for leave to send a large message; its parts, for when that is given."""
@@ -316,6 +353,10 @@ class Protocol:
                 inbox.tell(group, Gap(group, count, size))
             case Done(request):
                 self._answered(Answer(request))
+            case NetworkNews(name, before, state, why, key):
+                inbox.network_changed(NetworkChanged(name, state, before, why, Place(key, 0)))
+            case NetworkTable():
+                self._network_table(frame)
             case GroupTable(request, groups):
                 self._answered(Answer(request, value=dict(groups)))
             case Refused(request, text):
@@ -326,6 +367,13 @@ class Protocol:
                 self.farewell = reason
             case _:
                 raise CodecError("frame unexpected", f"{type(frame).__name__} from a daemon")
+
+    def _network_table(self, table: NetworkTable) -> None:
+        asked = self._requests.get(table.request)
+        if asked is not None and asked.kind == "watch":
+            for name, state, why in table.networks:
+                self.inbox.network_changed(NetworkChanged(name, state, None, why, None))
+        self._answered(Answer(table.request, value=table.networks))
 
     def _view(self, view: View) -> None:
         if not self.inbox.knows(view, self.process):
@@ -359,6 +407,8 @@ class Protocol:
             places = MappingProxyType(seen)
             self.inbox.reconnected(Reconnected(welcome.process, before, unacknowledged, reason, places))
         self._join_again()
+        if self.inbox.networks_wanted:
+            self._watch_networks()
 
     def _join_again(self) -> None:
         asked = {item.group: request for request, item in self._requests.items() if item.kind == "join"}
@@ -373,7 +423,7 @@ class Protocol:
         if asked is None or (asked.kind == "join" and answer.error is None):
             return  # a join is done when its view comes
         del self._requests[answer.request]
-        if asked.kind != "rejoin":
+        if asked.kind not in _UNASKED:
             self.answers.append(answer)
 
     def _refused(self, request: int, text: str) -> None:

@@ -53,6 +53,7 @@ from totempole.client.sending import (
 )
 from totempole.errors import SessionError
 from totempole.groups.events import StateAsked
+from totempole.session import NetworkStatus
 from totempole.types import Payload, ProcessId, Service
 
 T = TypeVar("T")
@@ -571,6 +572,13 @@ class Session:
         table: dict[str, tuple[ProcessId, ...]] = await self._answer(self._protocol.ask_groups())
         return table
 
+    async def networks(self) -> tuple[NetworkStatus, ...]:
+        """The networks of a ring that is on several, with state and fault, as all its members have agreed.
+        Empty with one network."""
+        await self._connected()
+        table: tuple[NetworkStatus, ...] = await self._answer(self._protocol.ask_networks())
+        return table
+
     @property
     def process(self) -> ProcessId:
         """Who the program is: the sender of its messages, and a member of its groups."""
@@ -578,15 +586,19 @@ class Session:
 
     # Receiving
 
-    def events(self) -> SessionEvents:
+    def events(self, *, networks: bool = False) -> SessionEvents:
         """The events of all groups that the session has joined, in one order; a message to two of them comes
         once.
 
         It begins with what has not been taken from them yet. A group that is iterated over by itself too
-        gives its events to both.
+        gives its events to both. With `networks` it also tells how each network of a redundant ring stands,
+        and what changes from then on: `NetworkChanged`.
         """
         self._check_open()
-        return SessionEvents(self, self._protocol.inbox.open_whole())
+        stream = self._protocol.open_events(networks)
+        if networks:
+            self.flush()
+        return SessionEvents(self, stream)
 
     async def _next(self, stream: Stream) -> Event:
         """The next event of a stream; StopAsyncIteration at its end."""

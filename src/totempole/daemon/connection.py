@@ -32,6 +32,7 @@ from totempole.session import (
     FOR_GOOD,
     VERSION,
     AskGroups,
+    AskNetworks,
     Bye,
     Credit,
     DaemonFrame,
@@ -108,6 +109,8 @@ class Desk(Protocol):
         """To the pool of large messages."""
 
     def ask_groups(self, connection: Connection, request: int) -> bool: ...
+
+    def ask_networks(self, connection: Connection, request: int, watch: bool) -> None: ...
 
     def has_frames(self, connection: Connection) -> None:
         """Something waits to be written."""
@@ -228,6 +231,8 @@ class Connection:
             case AskGroups(request=request):
                 if not self._desk.ask_groups(self, request):
                     self.answer(Refused(request, "GROUPS is being answered already: ask one at a time"))
+            case AskNetworks(request=request, watch=watch):
+                self._desk.ask_networks(self, request, watch)
             case Bye():
                 self.end("bye", "", politely=True)
             case _:
@@ -358,10 +363,11 @@ class Connection:
     def answer(self, frame: DaemonFrame) -> None:
         self.put([Outgoing(buffers) for buffers in cut(frame)])
 
-    def put(self, frames: Sequence[Outgoing]) -> None:
+    def put(self, frames: Sequence[Outgoing], above: bool = False) -> None:
+        """`above`: may go over the queue's bound, as views may."""
         if self._speechless or self.phase not in (Phase.GREETING, Phase.OPEN):
             return
-        if all(self.queue.put(frame) for frame in frames):
+        if all(self.queue.put(frame, above) for frame in frames):
             self._desk.has_frames(self)
         else:
             self._overflow()

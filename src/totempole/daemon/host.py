@@ -9,6 +9,7 @@ from typing import Protocol
 
 from totempole.core.inputs import Command
 from totempole.groups import GroupLayer
+from totempole.session import NetworkStatus
 
 
 class Host(Protocol):
@@ -16,6 +17,10 @@ class Host(Protocol):
 
     @property
     def layer(self) -> GroupLayer: ...
+
+    @property
+    def network_status(self) -> tuple[NetworkStatus, ...]:
+        """The networks of a ring that is on several, as all members have agreed."""
 
     def feed(self, command: Command) -> None:
         """A command for the group layer. Its effects come to `ClientService.grouped`, so that nothing is fed

@@ -102,9 +102,11 @@ class ClientQueue:
 
     # What comes in
 
-    def put(self, frame: Outgoing) -> bool:
-        """An answer. False, and not taken, when the client has to go."""
-        if self.bytes >= self._room:
+    def put(self, frame: Outgoing, above: bool = False) -> bool:
+        """An answer, or (`above`) news that may go over the bound by a quarter, as views may. False, and not
+        taken, when the client has to go."""
+        room = self._room
+        if self.bytes >= (room + room // 4 if above else room):
             return False
         self._append(frame)
         return True

@@ -33,7 +33,8 @@ from totempole.daemon.turns import Turns
 from totempole.groups import GroupConfig
 from totempole.groups.commands import Connect, Disconnect
 from totempole.groups.events import Taken, ToProcesses
-from totempole.session import FRAME_BYTES_MAX, Limits
+from totempole.networks.events import NetworkChanged
+from totempole.session import FRAME_BYTES_MAX, Limits, NetworkNews, NetworkTable
 from totempole.session.codec import cut
 from totempole.types import ProcessId, ProcessorId
 
@@ -94,6 +95,8 @@ class ClientService:
         """To be seen to at the end of the round."""
         self._prompted: set[Connection] = set()
         """Those to whom something was written at once in this round."""
+        self._network_watchers: dict[Connection, None] = {}
+        """Those who are told when a network's state changes."""
         self._gone: list[int] = []
         """Processes that leave in the next round."""
         self._round_is_set = False
@@ -176,6 +179,13 @@ class ClientService:
                 self._write_at_once(receivers)
             if self._memory.bytes + self._pool.bytes > self.config.memory_bytes_max:
                 self._make_room()
+
+    def network_changed(self, told: NetworkChanged) -> None:
+        _, name, old, new, why, key = told
+        news = NetworkNews(name, old.name.lower(), new.name.lower(), why, key)
+        frames = [Outgoing(buffers) for buffers in cut(news)]
+        for connection in tuple(self._network_watchers):
+            connection.put(frames, above=True)
 
     def _write_at_once(self, connections: Sequence[Connection]) -> None:
         """The first that a client is told in a round, as it is told: before the ring's own packets leave,
@@ -293,6 +303,11 @@ class ClientService:
         self._want_round()
         return self._tables.ask(connection, request)
 
+    def ask_networks(self, connection: Connection, request: int, watch: bool) -> None:
+        if watch:
+            self._network_watchers[connection] = None
+        connection.answer(NetworkTable(request, self._host.network_status))
+
     def has_frames(self, connection: Connection) -> None:
         self._dirty[connection] = None
         self._want_round()
@@ -302,6 +317,7 @@ class ClientService:
         self._shed += connection.queue.shed
         connection.queue.shed = 0
         self._tables.remove(connection)
+        self._network_watchers.pop(connection, None)
         self._turns.remove(connection)
         self._pool.withdraw(connection)
         self._pool.give_back(connection.lent)

@@ -71,6 +71,8 @@ class Service:
         """What changes, or why it is refused."""
         if self._awaited:
             return "the ring has just changed: ask again"
+        if self.states[network] is NetworkState.DRAINED:
+            return "it is drained already"
         rest = [other for other in self._in_service() if other != network]
         if not rest:
             return "no other network is in service"

@@ -17,7 +17,9 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, Protocol
 
 from totempole.runtime.config import NodeConfig
+from totempole.runtime.control import ControlServer
 from totempole.runtime.logs import event
+from totempole.runtime.network_requests import NetworkRequests
 from totempole.runtime.status import Snapshot, StatusServer, is_operational
 
 STOPPING_SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -45,12 +47,20 @@ class Service(Protocol):
 
     def snapshot(self) -> dict[str, Any]: ...
 
+    @property
+    def network_requests(self) -> NetworkRequests | None:
+        """For a ring on several networks."""
+
 
 def run_daemon(service: Service, config: NodeConfig, logger: logging.Logger = log) -> int:
     """Runs the node until it has left, with all that it shows of itself; gives the exit code."""
     with ExitStack() as open_now:
         status = StatusServer(config.directory, service.snapshot, logger)
         open_now.callback(status.close)
+        requests = service.network_requests
+        if requests is not None:
+            control = ControlServer(config.directory, requests.carry_out, requests.give_up, logger)
+            open_now.callback(control.close)
         if config.metrics.port:
             open_now.callback(_start_metrics(config, service.snapshot, logger))
         open_now.enter_context(telling_systemd(service.snapshot))

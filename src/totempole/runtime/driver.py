@@ -35,6 +35,7 @@ from totempole.groups import Batch, GroupLayer, Outbox
 from totempole.groups.events import Taken, ToProcesses
 from totempole.identity import Answer
 from totempole.jitter import jitter
+from totempole.networks.events import NetworkChanged, NetworkRefused
 from totempole.rrp.alarms import WaysDiffer
 from totempole.rrp.commands import NetworkBack, NetworkLost
 from totempole.runtime.application import Application
@@ -44,10 +45,12 @@ from totempole.runtime.housekeeping import Reports, follow_networks, follow_path
 from totempole.runtime.impostors import Impostors
 from totempole.runtime.meters import Meters
 from totempole.runtime.network import Network, check_networks
+from totempole.runtime.network_shown import log_line, standing
 from totempole.runtime.reading import Reading
 from totempole.runtime.record import NodeRecord
 from totempole.runtime.sockets import Address, Read
 from totempole.runtime.storage import Storage, StorageWriter
+from totempole.session import NetworkStatus
 from totempole.srp.alarms import FormerLife, Impostor, SettingsDiffer
 from totempole.srp.commands import Rekey
 from totempole.srp.engine import SingleRing
@@ -117,6 +120,8 @@ class Driver:
         self._watched: dict[int, Callable[[int], None]] = {}
         self.timers: dict[Any, int] = {}
         """When each of the protocol's timers, and each function that waits (`at`), is due."""
+        self.network_listeners: list[Callable[[NetworkChanged | NetworkRefused], None]] = []
+        """Called on this thread with what is told of the networks of a redundant ring."""
         self._housekeeping_us = 0
         self._calls: deque[Callable[[], None]] = deque()
         self.running = True
@@ -474,6 +479,8 @@ class Driver:
             return  # our own multicast, which loopback gives back, or another network that is wired to this
         self.meters.packets_received += 1
         self.meters.bytes_received += len(data)
+        network.packets_received += 1
+        network.bytes_received += len(data)
         self._feed(Arrived(network.number, channel, (data,), segment_bytes, source))
         if self.ring.drops != self._drops_seen:
             self._drops_seen = self.ring.drops
@@ -535,6 +542,18 @@ class Driver:
 
     def grouped(self, event: ToProcesses | Taken) -> None:
         self.clients.grouped(event)
+
+    @property
+    def network_status(self) -> tuple[NetworkStatus, ...]:
+        return standing(self.stack)
+
+    def network_told(self, told: NetworkChanged | NetworkRefused) -> None:
+        line = log_line(told)
+        self._log(line.level, line.name, **line.fields)
+        if isinstance(told, NetworkChanged):
+            self.clients.network_changed(told)
+        for listener in tuple(self.network_listeners):
+            listener(told)
 
     def stopped(self) -> None:
         self._log_leave()

@@ -21,6 +21,7 @@ from totempole.core.effects import (
 )
 from totempole.core.order import Deliver, InstallConfiguration
 from totempole.groups.events import GroupMessages, Taken, ToProcesses
+from totempole.networks.events import NetworkChanged, NetworkRefused
 from totempole.runtime.meters import Meters
 from totempole.runtime.network import Network
 from totempole.types import ProcessorId
@@ -39,6 +40,8 @@ class Owner(Protocol):
     def installed(self, installed: InstallConfiguration) -> None: ...
 
     def grouped(self, event: ToProcesses | Taken) -> None: ...
+
+    def network_told(self, told: NetworkChanged | NetworkRefused) -> None: ...
 
     def alarmed(self, alarm: Alarm) -> None: ...
 
@@ -59,6 +62,8 @@ class Execution:
             InstallConfiguration: owner.installed,
             ToProcesses: self._to_processes,
             Taken: owner.grouped,
+            NetworkChanged: owner.network_told,
+            NetworkRefused: owner.network_told,
         }
 
     def run(self, now_us: int, effects: Sequence[Effect]) -> None:
@@ -94,18 +99,23 @@ class Execution:
                 self._owner.stopped()
 
     def _send(self, now_us: int, send: Send) -> None:
-        self._meter(now_us, send)
+        size = self._meter(now_us, send)
         for number in send.networks:
             if send.to == self._me:
                 self.to_self.append((number, send))
             else:
-                self._networks[number].send(send)
+                network = self._networks[number]
+                network.packets_sent += 1
+                network.bytes_sent += size
+                network.send(send)
 
-    def _meter(self, now_us: int, send: Send) -> None:
-        meters, role = self._meters, send.role
-        meters.packets_sent += 1
+    def _meter(self, now_us: int, send: Send) -> int:
+        """How many bytes it has."""
+        meters, role, size = self._meters, send.role, 0
         for burst in send.bursts:
-            meters.bytes_sent += len(burst.data)
+            size += len(burst.data)
+        meters.packets_sent += 1
+        meters.bytes_sent += size
         if role is Role.TOKEN:
             meters.tokens += 1
             meters.rotations.visit(now_us)
@@ -113,6 +123,7 @@ class Execution:
             meters.token_retransmissions += 1
         elif role is Role.RETRANSMISSION:
             meters.retransmissions += 1
+        return size
 
     def _to_processes(self, event: ToProcesses) -> None:
         if type(event.event) is GroupMessages:

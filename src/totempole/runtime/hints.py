@@ -41,6 +41,32 @@ def former_life(effect: FormerLife) -> str:
     )
 
 
+_NETWORK_FAULTS = (
+    ("interface is down", "bring the interface up again (`ip link`), or mend its cable"),
+    ("large datagrams only", "something on the way takes smaller datagrams: set the same MTU everywhere"),
+    ("multicast only", "a switch that forgets multicast groups: it needs an IGMP querier, or no snooping"),
+    ("tokens only", "a firewall or an access list that stops the token's port: open both ports"),
+    ("packets are lost", "a bad cable or port, a duplex mismatch, or overload: look at error counters"),
+    ("nobody hears anybody", "the switch itself, or a setting that all hosts share"),
+    ("split into", "the link between two switches, or a VLAN that ends between them"),
+    ("cannot send or receive", "cable, port or card of this host"),
+    ("cannot send", "this host's card, its outgoing firewall, or the switch port's input"),
+    ("cannot receive", "this host's card, its incoming firewall, or the switch port's output"),
+    ("does not hear", "the way between these two hosts: firewalls, ARP, or the list of peers"),
+)
+"""What `networks.diagnosis` says, and what to look at. The first that fits counts."""
+
+WIRED_TOGETHER = ("wired together", "the two are one network: separate them, or they will fail together")
+
+
+def network_fault(why: str) -> str:
+    """For what is wrong with a network of a redundant ring; empty if nothing is."""
+    found = next(([advice] for words, advice in _NETWORK_FAULTS if words in why), [])
+    if WIRED_TOGETHER[0] in why:
+        found.append(WIRED_TOGETHER[1])
+    return "; ".join(found)
+
+
 def refused(reason: str) -> str:
     """For packets that could not be sent."""
     if reason == NO_ADDRESS:

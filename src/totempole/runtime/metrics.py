@@ -7,7 +7,7 @@ count is seen without a change here.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from prometheus_client import CollectorRegistry, start_http_server
@@ -22,7 +22,7 @@ from prometheus_client.registry import Collector
 
 from totempole.errors import ConfigurationError
 from totempole.runtime.config import MetricsConfig
-from totempole.runtime.status import STATES, Document, Snapshot
+from totempole.runtime.status import NETWORK_STATES, STATES, Document, Snapshot
 
 REQUEST_S = 5.0
 """How long a scraper may take to ask and to be answered."""
@@ -53,6 +53,13 @@ GAUGES = (
     ("lag_seconds", "How late the node last was for what it had to do.", ("lag", "last_ms"), 1e-3),
     ("lag_max_seconds", "The longest that it was ever late.", ("lag", "max_ms"), 1e-3),
 )
+NETWORK_COUNTERS = {
+    "packets_sent": "Ring packets sent on the network, each once however many receive it.",
+    "bytes_sent": "Bytes of ring packets sent on the network.",
+    "packets_received": "Reads from the network's sockets, each a packet, a burst or a piece of one.",
+    "bytes_received": "Bytes received on the network.",
+}
+"""Of a ring on several networks, by network."""
 INFO = ("version", "processor", "cluster_id", "transport", "ring_kind", "address")
 
 
@@ -70,6 +77,8 @@ class StatusCollector(Collector):
         yield from _gauges(document)
         yield from _ring(document)
         yield from _rotations(document.get("rotation_histogram"))
+        if document.get("networks"):
+            yield from _networks(document["networks"])
 
 
 def _info(document: Document) -> dict[str, str]:
@@ -148,6 +157,36 @@ def _rotations(histogram: Mapping[str, Any] | None) -> Iterator[Metric]:
     yield HistogramMetricFamily(
         "totempole_rotation_seconds", "Times between visits of the token.", buckets, histogram["sum_us"] / 1e6
     )
+
+
+def _networks(networks: Sequence[Mapping[str, Any]]) -> Iterator[Metric]:
+    state = GaugeMetricFamily(
+        "totempole_network_state", "1 for the state that the network is in.", labels=["network", "state"]
+    )
+    loss = GaugeMetricFamily(
+        "totempole_network_loss_ratio",
+        "Of what a sender sent lately on the network: the share that did not come here.",
+        labels=["network", "sender"],
+    )
+    bad = GaugeMetricFamily(
+        "totempole_network_bad_paths", "Pairs of which one does not hear the other.", labels=["network"]
+    )
+    refused = CounterMetricFamily(
+        "totempole_network_refused", "Sends that the kernel refused.", labels=["network", "errno"]
+    )
+    for network in networks:
+        name = network["name"]
+        for each in NETWORK_STATES:
+            state.add_metric([name, each], float(network["state"] == each))
+        for sender, share in network["loss"].items():
+            loss.add_metric([name, sender], share)
+        bad.add_metric([name], len(network["bad_paths"]))
+        for errno, count in network["refused"].items():
+            refused.add_metric([name, errno], count)
+    yield from (state, loss, bad, refused)
+    for counter, meaning in NETWORK_COUNTERS.items():
+        values = {network["name"]: network[counter] for network in networks}
+        yield _counters(f"network_{counter}", meaning, "network", values)
 
 
 class MetricsServer:

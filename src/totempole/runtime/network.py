@@ -43,6 +43,8 @@ class Network:
         self.sockets = Sockets(config, alone=alone, open_now=alone)
         self.book = AddressBook(config)
         self.own: Address = self.sockets.own
+        self.packets_sent = self.bytes_sent = 0
+        self.packets_received = self.bytes_received = 0
         self.resolver: Resolver | None = None
         self.on_unreachable: Callable[[ProcessorId], None] = lambda _processor: None
         self.on_opened: Callable[[Sequence[socket.socket]], None] = lambda _sockets: None

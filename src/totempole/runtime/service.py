@@ -13,6 +13,7 @@ from totempole.runtime.config import NodeConfig
 from totempole.runtime.driver import Driver
 from totempole.runtime.logs import event
 from totempole.runtime.memory import prepare_for_packets
+from totempole.runtime.network_requests import NetworkRequests
 from totempole.runtime.snapshot import snapshot
 from totempole.wire.seal import Keyring
 
@@ -37,6 +38,7 @@ class Service:
         self._logger = logger
         self._stopping = False
         self._driver = Driver(config, NoApplication(), logger, load_keyring(config, logger), opens_doors=True)
+        self.network_requests = NetworkRequests(self._driver) if self._driver.stack.networks else None
 
     def run(self) -> int:
         prepare_for_packets()

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any
 
 from totempole.runtime.driver import Driver, now_us
-from totempole.types import Configuration
+from totempole.runtime.network import Network
+from totempole.runtime.network_shown import documents
+from totempole.types import Configuration, ProcessorId
 
 
 def snapshot(driver: Driver) -> dict[str, Any]:
@@ -14,10 +18,6 @@ def snapshot(driver: Driver) -> dict[str, Any]:
     config, meters, ring, network = driver.config, driver.meters, driver.ring, driver.networks[0]
     sockets = network.sockets
     rates, configuration = meters.rates, driver.configuration
-    refused = dict(sockets.refused)
-    overflowed = sockets.overflowed()
-    if overflowed:
-        refused["receive buffer full"] = overflowed
     return {
         "processor": config.processor,
         "cluster_id": config.ring.cluster_id,
@@ -48,7 +48,7 @@ def snapshot(driver: Driver) -> dict[str, Any]:
         },
         "totals": dict(meters.totals()),
         "dropped": dict(ring.dropped + driver.layer.dropped),
-        "kernel_refused": refused,
+        "kernel_refused": _refused(driver.networks),
         "queue": {
             "send": ring.queued,
             "send_max": driver.ring_config.send_queue_max,
@@ -74,7 +74,28 @@ def snapshot(driver: Driver) -> dict[str, Any]:
             "inputs": config.trace.inputs,
             "failure": driver.record.failure,
         },
+        **_redundancy(driver, configuration.members if configuration else ()),
     }
+
+
+def _refused(networks: Sequence[Network]) -> dict[str, int]:
+    refused: Counter[str] = Counter()
+    for network in networks:
+        refused.update(dict(network.sockets.refused))
+        overflowed = network.sockets.overflowed()
+        if overflowed:
+            refused["receive buffer full"] += overflowed
+    return dict(refused)
+
+
+def _redundancy(driver: Driver, members: Sequence[ProcessorId]) -> dict[str, Any]:
+    """Of a ring on several networks."""
+    stack, networks = driver.stack, driver.networks
+    if not stack.networks:
+        return {}
+    copies, agreed = stack.replicators[0].copies, stack.networks[0].service.is_agreed
+    redundancy = {"style": driver.config.redundancy.style, "copies": copies, "agreed": agreed}
+    return {"redundancy": redundancy, "networks": documents(stack, networks, members)}
 
 
 def _configuration(configuration: Configuration | None, driver: Driver) -> dict[str, Any]:

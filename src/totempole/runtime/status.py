@@ -11,8 +11,18 @@ document as a callable, `snapshot() -> dict`, which any thread may call. Its fie
     totals {counter: n}, dropped {reason: n}, kernel_refused {errno: n},
     queue {send, send_max, application (bytes)}, timeouts_us {name: n}, lag {last_ms, max_ms, alarms},
     receive_buffer_bytes {asked, got, window}, trace {level, inputs}, groups {count, ready},
+    redundancy {style, copies, agreed}, networks [...],
     clients {clients, clients_max, accepted, refused {reason: n}, disconnected {reason: n}, queued_bytes,
     memory_bytes_max, shed_messages, large_bytes, large_bytes_max, large_waiting, most_unread [...]}
+
+Of a ring on several networks, each of `networks` is:
+
+    name, number (from 1), state, why (what is wrong), transport, address, interface, segment_bytes, capacity,
+    loss {sender: share of what it sent to this node and did not come}, bad_paths [{sender, receiver, dead}],
+    packets_sent, bytes_sent, share_sent (of this node's bytes), packets_received, bytes_received,
+    refused {errno: n}
+
+State, `why` and `bad_paths` are those that all members have agreed on; the rest is this node's own.
 """
 
 from __future__ import annotations
@@ -24,6 +34,7 @@ import os
 import socket
 import stat
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -45,6 +56,9 @@ OPERATIONAL = "operational"
 STATES = ("starting", OPERATIONAL, "gather", "commit", "recover", "left")
 """As srp.states.State has them, in small letters."""
 
+NETWORK_STATES = ("in_service", "sick", "faulty", "drained", "probation")
+"""As networks.events.NetworkState has them, in small letters."""
+
 Document = dict[str, Any]
 Snapshot = Callable[[], Document]
 
@@ -59,15 +73,15 @@ def is_operational(document: Mapping[str, Any]) -> bool:
 
 
 @contextmanager
-def socket_address(directory: Path) -> Iterator[str]:
+def socket_address(directory: Path, name: str = SOCKET_NAME) -> Iterator[str]:
     """The name to bind or connect to. One too long for the kernel goes through an open directory."""
-    path = directory / SOCKET_NAME
+    path = directory / name
     if len(os.fsencode(path)) <= SOCKET_PATH_BYTES_MAX:
         yield str(path)
         return
     descriptor = os.open(directory, os.O_PATH | os.O_DIRECTORY)
     try:
-        yield f"/proc/self/fd/{descriptor}/{SOCKET_NAME}"
+        yield f"/proc/self/fd/{descriptor}/{name}"
     finally:
         os.close(descriptor)
 
@@ -75,16 +89,19 @@ def socket_address(directory: Path) -> Iterator[str]:
 # The node's side
 
 
-class StatusServer:
-    """Answers on a thread of its own, one reader after the other."""
+class LocalServer(ABC):
+    """A Unix socket in a node's directory, for its own user. Answers on a thread of its own, one connection
+    after the other."""
 
-    def __init__(self, directory: Path, snapshot: Snapshot, logger: logging.Logger) -> None:
-        self.path = directory / SOCKET_NAME
-        self._snapshot = snapshot
-        self._logger = logger
-        self._socket, self._inode = _listen(directory)
-        self._thread = threading.Thread(target=self._serve, name="totempole-status", daemon=True)
+    def __init__(self, directory: Path, name: str, logger: logging.Logger) -> None:
+        self.path = directory / name
+        self.logger = logger
+        self._socket, self._inode = _listen(directory, name)
+        self._thread = threading.Thread(target=self._serve, name=f"totempole-{name}", daemon=True)
         self._thread.start()
+
+    @abstractmethod
+    def answer(self, connection: socket.socket) -> None: ...
 
     def close(self) -> None:
         """Ends the thread and removes the socket, unless another node has put its own there since."""
@@ -102,15 +119,22 @@ class StatusServer:
                 connection, _ = self._socket.accept()
             except OSError as error:
                 if error.errno in (errno.EMFILE, errno.ENFILE, errno.ECONNABORTED, errno.ENOMEM):
-                    event(self._logger, logging.WARNING, "status not answered", reason=error.strerror)
+                    name = f"{self.path.stem} not answered"
+                    event(self.logger, logging.WARNING, name, reason=error.strerror)
                     threading.Event().wait(0.1)
                     continue
                 return  # closed
             with connection:
-                self._answer(connection)
+                connection.settimeout(ANSWER_S)
+                self.answer(connection)
 
-    def _answer(self, connection: socket.socket) -> None:
-        connection.settimeout(ANSWER_S)
+
+class StatusServer(LocalServer):
+    def __init__(self, directory: Path, snapshot: Snapshot, logger: logging.Logger) -> None:
+        self._snapshot = snapshot
+        super().__init__(directory, SOCKET_NAME, logger)
+
+    def answer(self, connection: socket.socket) -> None:
         with suppress(OSError):  # the reader is gone, or too slow: its own trouble
             connection.sendall(self._document())
 
@@ -118,19 +142,19 @@ class StatusServer:
         try:
             text = json.dumps(self._snapshot(), ensure_ascii=False).encode()
         except Exception as error:  # a node goes on ordering messages whatever is wrong with its status
-            self._logger.exception("status cannot be told")
+            self.logger.exception("status cannot be told")
             text = json.dumps({"error": f"{type(error).__name__}: {error}"}).encode()
         if len(text) > DOCUMENT_BYTES_MAX:
             return json.dumps({"error": f"a status of {len(text)} bytes is too long to tell"}).encode()
         return text
 
 
-def _listen(directory: Path) -> tuple[socket.socket, int]:
+def _listen(directory: Path, name: str) -> tuple[socket.socket, int]:
     """The listening socket and its inode. A socket that a killed node left behind is replaced."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        with socket_address(directory) as address:
-            _remove_stale(address, directory)
+        with socket_address(directory, name) as address:
+            _remove_stale(address, directory / name)
             # The kernel gives the name the mode of the socket: nobody else ever gets in between.
             os.fchmod(listener.fileno(), stat.S_IRUSR | stat.S_IWUSR)
             listener.bind(address)
@@ -138,14 +162,13 @@ def _listen(directory: Path) -> tuple[socket.socket, int]:
             return listener, os.lstat(address).st_ino
     except OSError as error:
         listener.close()
-        raise StatusError(f"{directory / SOCKET_NAME}: cannot be opened: {error.strerror}") from error
+        raise StatusError(f"{directory / name}: cannot be opened: {error.strerror}") from error
     except StatusError:
         listener.close()
         raise
 
 
-def _remove_stale(address: str, directory: Path) -> None:
-    path = directory / SOCKET_NAME
+def _remove_stale(address: str, path: Path) -> None:
     try:
         mode = os.lstat(address).st_mode
     except FileNotFoundError:
@@ -170,8 +193,17 @@ def _remove_stale(address: str, directory: Path) -> None:
 def read_status(directory: Path, wait_s: float = ANSWER_S) -> Document:
     """The document of the node that has this directory."""
     path = directory / SOCKET_NAME
+    document = parse(exchange(directory, SOCKET_NAME, wait_s), path)
+    if "error" in document:
+        raise StatusError(f"{path}: the node cannot tell its status: {document['error']}")
+    return document
+
+
+def exchange(directory: Path, name: str, wait_s: float, request: bytes = b"") -> bytes:
+    """What the node that has this directory answers. Raises StatusError if it does not."""
+    path = directory / name
     try:
-        data = _fetch(directory, wait_s)
+        return _fetch(directory, name, wait_s, request)
     except (FileNotFoundError, NotADirectoryError):
         raise StatusError(f"{path}: no such socket: no node runs in this directory") from None
     except ConnectionRefusedError:
@@ -184,16 +216,17 @@ def read_status(directory: Path, wait_s: float = ANSWER_S) -> Document:
         raise StatusError(f"{path}: no answer in {wait_s:g} s: the node is stopped or starved") from None
     except OSError as error:
         raise StatusError(f"{path}: {error.strerror}") from None
-    return _parse(data, path)
 
 
-def _fetch(directory: Path, wait_s: float) -> bytes:
+def _fetch(directory: Path, name: str, wait_s: float, request: bytes) -> bytes:
     with (
         socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection,
-        socket_address(directory) as address,
+        socket_address(directory, name) as address,
     ):
         connection.settimeout(wait_s)
         connection.connect(address)
+        if request:
+            connection.sendall(request)
         data = bytearray()
         while len(data) <= DOCUMENT_BYTES_MAX:
             more = connection.recv(65_536)
@@ -203,7 +236,7 @@ def _fetch(directory: Path, wait_s: float) -> bytes:
         return bytes(data)
 
 
-def _parse(data: bytes, path: Path) -> Document:
+def parse(data: bytes, path: Path) -> Document:
     try:
         document = json.loads(data)
     except ValueError:
@@ -212,6 +245,4 @@ def _parse(data: bytes, path: Path) -> Document:
         raise StatusError(
             f"{path}: an answer of {len(data)} bytes that is no status: is this a totempole node?"
         )
-    if "error" in document:
-        raise StatusError(f"{path}: the node cannot tell its status: {document['error']}")
     return document

@@ -9,6 +9,7 @@ A frame is length u32, kind u8, body; all big-endian.
     SEND     service u8, flags u8, names u16, names, batch
     STATE    joiner, place, last u8, name u8, name, content
     GROUPS   request u32                               TABLE or REFUSED; one at a time
+    NETWORKS request u32, watch u8                     NETWORK_TABLE; with watch 1, a NETWORK for each change
     LARGE    request u32, kind u8, total u64           DONE grants it; then PARTs, together a SEND's body
     PART     bytes
     BYE      -                                         ENDED answers
@@ -26,6 +27,8 @@ A frame is length u32, kind u8, body; all big-endian.
     STATE_CHUNK  donor, place, last u8, name u8, name, content
     GAP      messages u64, bytes u64, name             of the group, not passed on (shed)
     TABLE    request u32, JSON: groups and their members
+    NETWORK_TABLE  request u32, JSON: name, state and fault of each network of a redundant ring
+    NETWORK  JSON: name, before, state, why, key       in the total order, behind the table
     ENDED    reason                                    the session is over; nothing follows
     LARGE    request 0, kind, total                    then PARTs: the body of a frame too long for one
 
@@ -42,9 +45,9 @@ from struct import Struct
 from typing import NamedTuple
 
 from totempole.groups.events import BecameSafe, GroupMessages, GroupView, StateAsked, StateBegins, StateChunk
-from totempole.types import Payload, Place, ProcessId, Service
+from totempole.types import OrderKey, Payload, Place, ProcessId, Service
 
-VERSION = 1
+VERSION = 2
 """Of the conversation. Who speaks another one is refused."""
 
 FRAME_BYTES_MAX = 1024 * 1024
@@ -73,6 +76,7 @@ class Kind(IntEnum):
     BYE = 7
     LARGE = 8
     PART = 9
+    NETWORKS = 10
     WELCOME = 16
     REFUSED = 17
     DONE = 18
@@ -86,6 +90,8 @@ class Kind(IntEnum):
     GAP = 26
     TABLE = 27
     ENDED = 28
+    NETWORK_TABLE = 29
+    NETWORK = 30
 
 
 class Policy(IntEnum):
@@ -142,6 +148,12 @@ class State(NamedTuple):
 
 class AskGroups(NamedTuple):
     request: int
+
+
+class AskNetworks(NamedTuple):
+    request: int
+    watch: bool = False
+    """Tell changes too, from now on."""
 
 
 class Bye(NamedTuple):
@@ -219,11 +231,37 @@ class EncodedTable(NamedTuple):
     groups: bytes
 
 
+class NetworkStatus(NamedTuple):
+    """A network of a redundant ring, as all members have agreed."""
+
+    name: str
+    state: str
+    """in_service, sick, faulty, drained or probation."""
+    why: str
+    """What is wrong, in words; empty if nothing is."""
+
+
+class NetworkTable(NamedTuple):
+    request: int
+    networks: tuple[NetworkStatus, ...]
+    """None: the ring is on one network."""
+
+
+class NetworkNews(NamedTuple):
+    """A network's state has changed, or what is known of its fault."""
+
+    name: str
+    before: str
+    state: str
+    why: str
+    key: OrderKey
+
+
 class Ended(NamedTuple):
     reason: str
 
 
-ClientFrame = Hello | Join | Leave | Send | State | AskGroups | Bye | Large | Part
+ClientFrame = Hello | Join | Leave | Send | State | AskGroups | AskNetworks | Bye | Large | Part
 DaemonFrame = (
     Welcome
     | Refused
@@ -238,6 +276,8 @@ DaemonFrame = (
     | Gap
     | GroupTable
     | EncodedTable
+    | NetworkTable
+    | NetworkNews
     | Ended
     | Large
     | Part
@@ -251,6 +291,7 @@ CLIENT_KINDS: Mapping[int, int] = {
     Kind.SEND: FRAME_BYTES_MAX,
     Kind.STATE: FRAME_BYTES_MAX,
     Kind.GROUPS: 4,
+    Kind.NETWORKS: 5,
     Kind.BYE: 0,
     Kind.LARGE: 13,
     Kind.PART: FRAME_BYTES_MAX,

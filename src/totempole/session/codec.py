@@ -21,6 +21,7 @@ from totempole.session import (
     NAME_BYTES_MAX,
     TEXT_BYTES_MAX,
     AskGroups,
+    AskNetworks,
     Bye,
     Credit,
     Done,
@@ -35,6 +36,9 @@ from totempole.session import (
     Large,
     Leave,
     Limits,
+    NetworkNews,
+    NetworkStatus,
+    NetworkTable,
     Part,
     Policy,
     Refused,
@@ -51,6 +55,7 @@ SEND = Struct(">BBH")
 JOIN = Struct(">IBB")
 LARGE = Struct(">IBQ")
 REQUEST = Struct(">I")
+NETWORKS = Struct(">IB")
 CREDIT = Struct(">Q")
 GAP = Struct(">QQ")
 PROCESS = Struct(">IQI")
@@ -178,6 +183,11 @@ def pack_table(groups: Mapping[str, tuple[ProcessId, ...]]) -> bytes:
     return _json(groups)
 
 
+def _network_table(frame: NetworkTable) -> _Body:
+    networks = [network._asdict() for network in frame.networks]
+    return Kind.NETWORK_TABLE, [REQUEST.pack(frame.request), _json(networks)]
+
+
 def _join(frame: Join) -> _Body:
     flags = DONOR * frame.donor | WANTS_STATE * frame.wants_state
     return Kind.JOIN, [JOIN.pack(frame.request, frame.policy, flags), frame.group.encode()]
@@ -198,6 +208,7 @@ _ENCODERS: dict[type, Callable[[Any], _Body]] = {
     Send: _send,
     State: _state,
     AskGroups: lambda frame: (Kind.GROUPS, [REQUEST.pack(frame.request)]),
+    AskNetworks: lambda frame: (Kind.NETWORKS, [NETWORKS.pack(*frame)]),
     Bye: lambda frame: (Kind.BYE, []),
     Large: lambda frame: (Kind.LARGE, [LARGE.pack(*frame)]),
     Part: lambda frame: (Kind.PART, [frame.content]),
@@ -214,6 +225,8 @@ _ENCODERS: dict[type, Callable[[Any], _Body]] = {
     Gap: lambda frame: (Kind.GAP, [GAP.pack(frame.messages, frame.bytes), frame.group.encode()]),
     GroupTable: lambda frame: _table(EncodedTable(frame.request, pack_table(frame.groups))),
     EncodedTable: _table,
+    NetworkTable: _network_table,
+    NetworkNews: lambda frame: (Kind.NETWORK, [_json(frame._asdict())]),
     Ended: lambda frame: (Kind.ENDED, [_text(frame.reason)]),
 }
 
@@ -385,6 +398,33 @@ def _read_table(body: Payload) -> GroupTable:
     return GroupTable(request, groups)
 
 
+def _read_ask_networks(body: Payload) -> AskNetworks:
+    request, watch = NETWORKS.unpack(body)
+    return AskNetworks(request, _read_flag(watch))
+
+
+def _read_network_table(body: Payload) -> NetworkTable:
+    (request,) = REQUEST.unpack_from(body)
+    read = json.loads(bytes(body[REQUEST.size :]))
+    fields = NetworkStatus._fields
+    networks = tuple(NetworkStatus(*(_string(each[name]) for name in fields)) for each in read)
+    return NetworkTable(request, networks)
+
+
+def _read_network(body: Payload) -> NetworkNews:
+    read = json.loads(bytes(body))
+    ring, seq, configuration = read["key"]
+    key = OrderKey(RingId(*map(_whole, ring)), _whole(seq), RingId(*map(_whole, configuration)))
+    name, before, state, why = (_string(read[field]) for field in ("name", "before", "state", "why"))
+    return NetworkNews(name, before, state, why, key)
+
+
+def _string(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError
+    return value
+
+
 def _read_refused(body: Payload) -> Refused:
     return Refused(REQUEST.unpack_from(body)[0], _lenient(body[REQUEST.size :]))
 
@@ -416,6 +456,7 @@ _DECODERS: dict[int, Callable[[Payload], Frame]] = {
     Kind.SEND: _read_send,
     Kind.STATE: _read_state,
     Kind.GROUPS: lambda body: AskGroups(*REQUEST.unpack(body)),
+    Kind.NETWORKS: _read_ask_networks,
     Kind.BYE: _read_bye,
     Kind.LARGE: _read_large,
     Kind.PART: Part,
@@ -431,6 +472,8 @@ _DECODERS: dict[int, Callable[[Payload], Frame]] = {
     Kind.STATE_CHUNK: _read_state_chunk,
     Kind.GAP: _read_gap,
     Kind.TABLE: _read_table,
+    Kind.NETWORK_TABLE: _read_network_table,
+    Kind.NETWORK: _read_network,
     Kind.ENDED: lambda body: Ended(_lenient(body)),
 }
 
