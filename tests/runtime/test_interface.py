@@ -10,7 +10,6 @@ from loopback import has_ipv6
 from totempole.errors import NetworkAbsentError
 from totempole.runtime.interface import (
     DATAGRAM_MAX,
-    Interface,
     family_of,
     find_interface,
     path_segment_bytes,
@@ -21,7 +20,8 @@ from totempole.runtime.interface import (
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.3.2.1", pytest.param("::1", marks=has_ipv6)])
 def test_loopback_is_found_by_any_of_its_addresses(address: str) -> None:
     found = find_interface(address)
-    assert found == Interface("lo", socket.if_nametoindex("lo"), True)
+    assert found[:3] == ("lo", socket.if_nametoindex("lo"), True)
+    assert found.works
 
 
 @pytest.mark.parametrize("address", ["203.0.113.7", "2001:db8::7"])

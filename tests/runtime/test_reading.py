@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from totempole.runtime.reading import coalesced
+from totempole.runtime.reading import Reading
 from totempole.runtime.sockets import Read
 from totempole.segment import Burst
 
@@ -12,7 +12,7 @@ SOURCES = (("10.0.0.1", 5400), ("10.0.0.2", 5400))
 
 def drain(reads: list[Read], most: int = 1_000) -> list[Read]:
     waiting = iter(reads)
-    return list(coalesced(lambda _: next(waiting, None), None, most))  # type: ignore[arg-type, return-value]
+    return list(Reading(lambda _: next(waiting, None), None, most))  # type: ignore[arg-type]
 
 
 def pieces(read: Read) -> list[tuple[bytes, tuple[str, int]]]:

@@ -7,8 +7,9 @@ import os
 import socket
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from rich.markup import escape
 
@@ -21,6 +22,9 @@ from totempole.runtime.daemon import run_daemon
 from totempole.runtime.logs import start_logging, stop_logging
 from totempole.runtime.status import SOCKET_NAME, StatusError, read_status
 
+if TYPE_CHECKING:
+    from totempole.runtime.network import Network
+
 EXAMPLES = """\
 examples:
   totem node --print-config > node.toml     every setting, its default and its meaning
@@ -28,6 +32,7 @@ examples:
   totem node --config node.toml --check     are the settings good, and can everything be opened?
   totem node --config node.toml             run until SIGTERM or Ctrl-C
   totem node --config node.toml --set processor=2 --set network.address=10.0.0.2
+  totem node --config node.toml --set network.2.address=10.0.1.2      the second of several [[network]] tables
 
 SIGTERM and Ctrl-C leave the ring gracefully, the second time at once. SIGHUP reads the key file again.
 Exits 0 after a graceful leave, 2 if something is set wrong, 3 if it had to stop, or could not start yet;
@@ -106,8 +111,10 @@ def findings(config: NodeConfig) -> Iterator[Finding]:
     if _is_running(config.directory):
         yield Finding("sockets", "not tried: a node with this directory is running (totem status)")
     else:
-        yield _attempt("sockets", _ports(config.network), lambda: _sockets(config))
-    yield _attempt("peers", config.network.transport, lambda: _peers(config.network))
+        yield from _networks(config)
+    for number, network in enumerate(config.networks):
+        what = _which("peers", config, number)
+        yield _attempt(what, network.transport, partial(_peers, network))
     yield _attempt("clients", _clients_place(config), lambda: _clients(config))
     yield Finding("status", str(config.directory / SOCKET_NAME))
     yield Finding("metrics", _metrics(config))
@@ -158,22 +165,52 @@ def _ports(network: NetworkConfig) -> str:
     return ports if network.transport == "mesh" else f"{ports}, multicast {network.group}"
 
 
-def _sockets(config: NodeConfig) -> str:
-    from totempole.runtime.sockets import Sockets
+def _which(what: str, config: NodeConfig, number: int) -> str:
+    return what if len(config.networks) == 1 else f"{what} {config.network_name(number)}"
 
-    sockets = Sockets(config.network)
+
+def _networks(config: NodeConfig) -> Iterator[Finding]:
+    """Opened together: no two may be on one interface, and of several under one ring some may be absent."""
+    opened: list[Network] = []
     try:
-        offload = "offload" if sockets.offload.send and sockets.offload.receive else "no offload"
-        return (
-            f"{_ports(config.network)}, on {sockets.interface.name}, datagrams of "
-            f"{sockets.segment_bytes:,} bytes, {offload}, {_buffers(config, sockets.receive_buffer_bytes)}"
-        )
+        for number, network in enumerate(config.networks):
+            attempt = partial(_open, config, number, opened)
+            yield _attempt(_which("sockets", config, number), _ports(network), attempt)
+        if len(opened) == len(config.networks) > 1:
+            yield _attempt("networks", f"{len(opened)}", lambda: _separate(config, opened))
     finally:
-        sockets.close()
+        for found in opened:
+            found.sockets.close()
 
 
-def _buffers(config: NodeConfig, got: int) -> str:
-    asked, window = config.network.receive_buffer_bytes, config.ring.window_bytes
+def _open(config: NodeConfig, number: int, opened: list[Network]) -> str:
+    from totempole.runtime.network import Network
+
+    name, alone = config.network_name(number), not config.is_redundant
+    opened.append(Network(number, config.networks[number], name, alone=alone))
+    return _sockets(config, opened[-1])
+
+
+def _separate(config: NodeConfig, opened: list[Network]) -> str:
+    from totempole.runtime.network import check_networks
+
+    check_networks(opened)
+    return f"{len(opened)}, {config.redundancy.style if config.is_redundant else 'a ring on each'}"
+
+
+def _sockets(config: NodeConfig, network: Network) -> str:
+    sockets = network.sockets
+    if not network.is_there:
+        return f"{_ports(network.config)}: absent now, and the node starts without it: {network.absence}"
+    offload = "offload" if sockets.offload.send and sockets.offload.receive else "no offload"
+    return (
+        f"{_ports(network.config)}, on {sockets.interface.name}, datagrams of {network.segment_bytes:,} "
+        f"bytes, {offload}, {_buffers(config, network.config, sockets.receive_buffer_bytes)}"
+    )
+
+
+def _buffers(config: NodeConfig, network: NetworkConfig, got: int) -> str:
+    asked, window = network.receive_buffer_bytes, config.ring.window_bytes
     if got >= asked:
         return f"receive buffers of {got:,} bytes"
     text = f"receive buffers of {got:,} bytes where {asked:,} were asked for: raise net.core.rmem_max"

@@ -402,13 +402,14 @@ class Replicator(BaseLayer):
         """Looks at all paths from members again."""
         found = []
         for member in sorted(self._ring.members):
-            speaker = self._speakers.get(member)
-            if member == self._me or speaker is None:
+            if member == self._me:
                 continue
-            for place, path in enumerate(speaker.paths):
-                if self._interface_lost >> place & 1:
+            speaker = self._speakers.get(member)
+            for place in range(len(self._link)):
+                path = speaker.paths[place] if speaker else None
+                if self._interface_lost >> place & 1:  # whatever is known of the member
                     found.append(Finding(place, member, True, int(Lost.INTERFACE)))
-                elif path.bad:
+                elif path is not None and path.bad:
                     found.append(Finding(place, member, path.dead, path.lost))
         self.findings = tuple(found)
 

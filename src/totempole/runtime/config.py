@@ -6,18 +6,29 @@ error names the file, the setting, the value and the way out. A peer without a p
 
 from __future__ import annotations
 
-import ipaddress
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from totempole.daemon.config import ClientsConfig
 from totempole.errors import ConfigurationError
 from totempole.groups import GroupConfig
-from totempole.rrp.config import RedundancyConfig
+from totempole.rrp.config import NETWORKS_MAX, RedundancyConfig
+from totempole.runtime.network_config import (
+    PEERS_MAX,
+    NetworkConfig,
+    Peer,
+    check_distinct,
+    check_own_peer,
+    name_of_network,
+    parse_address,
+    parse_peer,
+    table_title,
+    with_group,
+)
 from totempole.settings import (
     FLAG,
     MAYBE_PATH,
@@ -45,241 +56,20 @@ from totempole.stack import NetworkSpec, RingSpec, StackSpec
 from totempole.trace.schema import LEVELS
 from totempole.types import PROCESSOR_MAX, ProcessorId
 
-SEGMENT = settings_of(RingConfig)["segment_bytes"].metadata
-"""The least and the greatest that a node takes from the path, or from its own setting."""
-PEERS_MAX = 255
-"""Static peers of a mesh; more than a ring takes (members_max)."""
-MULTICAST_GROUPS = {4: "239.192.54.1", 6: "ff15::5401"}
-"""By address family: of the organisation-local and the site-local scope."""
-
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+__all__ = [
+    "PEERS_MAX",
+    "LogConfig",
+    "MetricsConfig",
+    "NetworkConfig",
+    "NodeConfig",
+    "Peer",
+    "SecurityConfig",
+    "TraceConfig",
+    "parse_address",
+    "parse_peer",
+]
 
 _FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z|\Z")
-_HOST_NAME = re.compile(
-    r"[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?)*\.?\Z"
-)
-
-
-class Peer(NamedTuple):
-    """A processor of a mesh, and where it listens. Port 0 stands for the node's own port."""
-
-    processor: ProcessorId
-    address: str
-    port: int = 0
-
-    def __str__(self) -> str:
-        address = f"[{self.address}]" if ":" in self.address else self.address
-        return f"{self.processor}@{address}:{self.port}"
-
-
-def parse_peer(text: str) -> Peer:
-    """`2@10.0.0.2`, `2@10.0.0.2:5400`, `3@fd00::3` or `3@[fd00::3]:5400`."""
-    processor, at, place = text.partition("@")
-    address, port = _split_port(place)
-    known = _is_processor(processor) and at and parse_address(address) and (not port or _is_port(port))
-    if not known:
-        raise ConfigurationError(
-            f"peers: {value_text(text)} is not a peer: give PROCESSOR@ADDRESS or PROCESSOR@ADDRESS:PORT, "
-            "like 2@10.0.0.2:5400 or 3@[fd00::3]:5400 (names go into peers_dns)"
-        )
-    return Peer(int(processor), address, int(port or 0))
-
-
-def _split_port(place: str) -> tuple[str, str]:
-    if place.startswith("["):
-        address, _, rest = place[1:].partition("]")
-        return address, rest.removeprefix(":")
-    if place.count(":") == 1:
-        address, _, port = place.partition(":")
-        return address, port or "none"
-    return place, ""
-
-
-def _is_processor(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and 1 <= int(text) <= PROCESSOR_MAX
-
-
-def _is_port(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and PORT.accepts(int(text))
-
-
-def parse_address(text: str) -> Address | None:
-    try:
-        return ipaddress.ip_address(text)
-    except ValueError:
-        return None
-
-
-PORT = whole(1, 65_534)
-"""The token's port is the next one."""
-PEERS = Kind(
-    'a list of peers, like ["1@10.0.0.1", "2@10.0.0.2"]',
-    takes=lambda raw: isinstance(raw, list) and all(isinstance(item, str) for item in raw),
-    accepts=lambda value: isinstance(value, tuple) and all(isinstance(item, Peer) for item in value),
-    read=lambda raw: tuple(map(parse_peer, raw)),
-    show=lambda value: [str(peer) for peer in value],
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NetworkConfig:
-    """Where the node listens, and how it reaches the others."""
-
-    name: str = field(
-        default="",
-        metadata=setting(TEXT, "of several networks, this one's: the same on every host; empty: its number"),
-    )
-    address: str = field(
-        default="",
-        metadata=setting(
-            TEXT, "this host's own address on the ring's network, IPv4 or IPv6", example="10.0.0.1"
-        ),
-    )
-    port: int = field(default=5400, metadata=setting(PORT, "UDP port of data; tokens use the next one"))
-    transport: str = field(
-        default="multicast",
-        metadata=setting(
-            words(("multicast", "mesh")),
-            "multicast, or a mesh of unicast where there is none (docs/networks-without-multicast.md)",
-        ),
-    )
-    multicast_group: str = field(
-        default="",
-        metadata=setting(
-            TEXT,
-            f"the group of all processors; empty: {MULTICAST_GROUPS[4]}, or {MULTICAST_GROUPS[6]} for IPv6",
-        ),
-    )
-    multicast_hops: int = field(
-        default=1, metadata=setting(whole(0, 255), "how far a multicast goes: 1 passes no router")
-    )
-    peers: tuple[Peer, ...] = field(
-        default=(), metadata=setting(PEERS, "mesh: the processors and their addresses, this one too or not")
-    )
-    peers_dns: str = field(
-        default="", metadata=setting(TEXT, "mesh: a name that resolves to the addresses of all processors")
-    )
-    peers_dns_refresh_s: int = field(
-        default=30, metadata=setting(whole(1, 86_400), "how often peers_dns is resolved again")
-    )
-    segment_bytes: int = field(
-        default=0,
-        metadata=setting(
-            whole(0, SEGMENT["most"]), "a datagram's payload, at most; 0: what the interface's MTU allows"
-        ),
-    )
-    offload: str = field(
-        default="auto",
-        metadata=setting(
-            words(("auto", "off")), "UDP segmentation and receive offload; auto: if the kernel can"
-        ),
-    )
-    receive_buffer_bytes: int = field(
-        default=8_388_608,
-        metadata=setting(whole(4_096, 2**30), "asked of the kernel for each socket (docs/tuning.md)"),
-    )
-    send_buffer_bytes: int = field(
-        default=4_194_304, metadata=setting(whole(4_096, 2**30), "asked of the kernel for each socket")
-    )
-
-    capacity: int = field(
-        default=1,
-        metadata=setting(
-            whole(1, 1_000_000), "of several networks: how much of the messages it gets, beside the others"
-        ),
-    )
-
-    def __post_init__(self) -> None:
-        check_settings(self)
-        own = self._own_address()
-        self._check_group(own)
-        self._check_segment()
-        self._check_peers(own)
-
-    @property
-    def family(self) -> int:
-        """4 or 6."""
-        return ipaddress.ip_address(self.address).version
-
-    @property
-    def group(self) -> str:
-        """The multicast group: as given, or that of the address's family."""
-        return self.multicast_group or MULTICAST_GROUPS[self.family]
-
-    def _own_address(self) -> Address:
-        own = parse_address(self.address)
-        if own is None:
-            raise refused("address", self.address, 'give this host\'s own IP address, like "10.0.0.1"')
-        if own.is_unspecified or own.is_multicast:
-            raise refused("address", self.address, "give one address of this host, by which others reach it")
-        return own
-
-    def _check_group(self, own: Address) -> None:
-        group = parse_address(self.group)
-        example = MULTICAST_GROUPS[own.version]
-        if group is None or not group.is_multicast:
-            raise refused("multicast_group", self.group, f"give a multicast address, like {example}")
-        if self.transport == "multicast" and group.version != own.version:
-            raise refused(
-                "multicast_group",
-                self.group,
-                f"not of the family of address = {value_text(self.address)}; give one like {example}",
-            )
-
-    def _check_segment(self) -> None:
-        if 0 < self.segment_bytes < SEGMENT["least"]:
-            raise refused(
-                "segment_bytes",
-                self.segment_bytes,
-                f"give 0, or a whole number from {SEGMENT['least']} to {SEGMENT['most']}",
-            )
-
-    def _check_peers(self, own: Address) -> None:
-        if self.transport == "multicast":
-            self._refuse_peers()
-            return
-        if not self.peers and not self.peers_dns:
-            raise refused("transport", "mesh", "a mesh needs to know its processors: give peers or peers_dns")
-        if self.peers_dns and not _HOST_NAME.match(self.peers_dns):
-            raise refused("peers_dns", self.peers_dns, "give a host name, like ring.example.org")
-        peers = tuple(peer if peer.port else peer._replace(port=self.port) for peer in self.peers)
-        check_peers(peers, own)
-        object.__setattr__(self, "peers", peers)
-
-    def _refuse_peers(self) -> None:
-        for name in ("peers", "peers_dns"):
-            value = getattr(self, name)
-            if value:
-                shown = PEERS.show(value) if name == "peers" else value
-                raise refused(
-                    name,
-                    shown,
-                    f'multicast finds its processors itself: set transport = "mesh", or leave {name} out',
-                )
-
-
-def check_peers(peers: Sequence[Peer], own: Address) -> None:
-    if len(peers) > PEERS_MAX:
-        raise ConfigurationError(f"peers: {len(peers)} of them: give at most {PEERS_MAX}")
-    places: dict[tuple[str, int], Peer] = {}
-    processors: dict[ProcessorId, Peer] = {}
-    for peer in peers:
-        if parse_address(peer.address) is None or ipaddress.ip_address(peer.address).version != own.version:
-            raise ConfigurationError(
-                f"peers: {peer} is not of the family of address = {own}: give IPv{own.version} addresses"
-            )
-        if peer.processor in processors:
-            raise ConfigurationError(
-                f"peers: {peer} and {processors[peer.processor]} are one processor: give each its own number"
-            )
-        processors[peer.processor] = peer
-        for port in (peer.port, peer.port + 1):
-            other = places.setdefault((peer.address, port), peer)
-            if other is not peer:
-                raise ConfigurationError(
-                    f"peers: {peer} and {other} share a port: each takes its port and the next; "
-                    "give ports that are two apart"
-                )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -389,7 +179,9 @@ class NodeConfig:
 
     network: NetworkConfig = field(
         default_factory=NetworkConfig,
-        metadata=section("where the node listens, and how it reaches the others"),
+        metadata=section(
+            "where the node listens, and how it reaches the others; of several, [[network]] for each"
+        ),
     )
     security: SecurityConfig = field(
         default_factory=SecurityConfig, metadata=section("exactly one of the two")
@@ -422,11 +214,31 @@ class NodeConfig:
         for name, kind in sections_of(NodeConfig).items():
             if not isinstance(getattr(self, name), kind):
                 raise refused(name, getattr(self, name), f"give a {kind.__name__}")
-        for peer in self.network.peers:
-            self._check_peer(peer)
+        for number, network in enumerate(self.networks):
+            check_own_peer(network, self.processor, table_title("network", number, len(self.networks)))
         self.clients.check_with(self.groups)
-        if self._is_redundant:
-            self.redundancy.copies_on(len(self.networks))
+        self._check_rings()
+        check_distinct(self.networks, self.is_redundant)
+        if self.is_redundant:
+            more = tuple(with_group(network, place) for place, network in enumerate(self.more_networks, 1))
+            object.__setattr__(self, "more_networks", more)
+
+    def _check_rings(self) -> None:
+        """There is a network for each ring, or one ring that says how it uses several networks."""
+        if self.is_redundant:
+            if len(self.networks) > NETWORKS_MAX:
+                raise ConfigurationError(
+                    f"{len(self.networks)} [[network]] tables under one ring: give at most {NETWORKS_MAX}"
+                )
+            try:
+                self.redundancy.copies_on(len(self.networks))
+            except ConfigurationError as error:
+                raise ConfigurationError(f"[redundancy] {error}") from None
+        elif len(self.rings) > 1 and self.redundancy != RedundancyConfig():
+            raise ConfigurationError(
+                f"[redundancy] style = {value_text(self.redundancy.style)}: there are {len(self.rings)} "
+                "[[ring]] tables; it is for one ring on several networks: leave it out, or give one ring"
+            )
         elif len(self.networks) != len(self.rings):
             raise ConfigurationError(
                 f"{len(self.networks)} networks and {len(self.rings)} rings: give each ring a network of its "
@@ -443,12 +255,12 @@ class NodeConfig:
         return (self.ring, *self.more_rings)
 
     @property
-    def _is_redundant(self) -> bool:
+    def is_redundant(self) -> bool:
         """Whether the one ring is on several networks."""
         return len(self.rings) == 1 and (len(self.networks) > 1 or self.redundancy.style != "none")
 
     def network_name(self, number: int) -> str:
-        return self.networks[number].name or str(number + 1)
+        return name_of_network(self.networks[number], number)
 
     def stack(self, rings: Sequence[RingConfig]) -> StackSpec:
         """The description of the node's stack, with the ring on each network as it fits the sockets."""
@@ -456,7 +268,7 @@ class NodeConfig:
             NetworkSpec(ring.segment_bytes, self.network_name(number), self.networks[number].capacity)
             for number, ring in enumerate(rings)
         )
-        if self._is_redundant:
+        if self.is_redundant:
             tightest = min(rings, key=lambda ring: ring.window_bytes)
             least = min(ring.segment_bytes for ring in rings)
             ring = replace(tightest, segment_bytes=least)
@@ -505,16 +317,6 @@ class NodeConfig:
                 f"[security] key_file = {value_text(key_file)}: no such file; make it with totem keygen"
             )
 
-    def _check_peer(self, peer: Peer) -> None:
-        network = self.network
-        here = (ipaddress.ip_address(network.address), network.port)
-        there = (ipaddress.ip_address(peer.address), peer.port)
-        if (peer.processor == self.processor) != (here == there):
-            raise ConfigurationError(
-                f"[network] peers: {peer} does not agree with processor = {self.processor} at "
-                f"{Peer(self.processor, network.address, network.port)}: correct one of them"
-            )
-
 
 # From a file
 
@@ -546,7 +348,11 @@ def build(raw: Mapping[str, Any], base: Path) -> NodeConfig:
     values = read_settings(NodeConfig, {name: raw[name] for name in raw if name not in sections}, base)
     repeated = repeated_of(NodeConfig)
     for name, kind in sections.items():
-        first, *more = [_build_section(name, kind, table, base) for table in _tables(raw, name)]
+        tables = _tables(raw, name)
+        first, *more = [
+            _build_section(table_title(name, number, len(tables)), kind, table, base)
+            for number, table in enumerate(tables)
+        ]
         values[name] = first
         if more:
             values[repeated[name]] = tuple(more)
@@ -559,11 +365,11 @@ def _tables(raw: Mapping[str, Any], section: str) -> list[Mapping[str, Any]]:
     return found if isinstance(found, list) else [found]
 
 
-def _build_section(name: str, kind: type, raw: Mapping[str, Any], base: Path) -> Any:
+def _build_section(title: str, kind: type, raw: Mapping[str, Any], base: Path) -> Any:
     try:
         return kind(**read_settings(kind, raw, base))
     except ConfigurationError as error:
-        raise ConfigurationError(f"[{name}] {error}") from None
+        raise ConfigurationError(f"{title} {error}") from None
 
 
 def _check_names(raw: Mapping[str, Any], sections: Mapping[str, type]) -> None:
@@ -572,8 +378,9 @@ def _check_names(raw: Mapping[str, Any], sections: Mapping[str, type]) -> None:
         if name in sections and not _is_section(name, value):
             raise refused(name, value, f"{name} is a section: write [{name}] and its settings below")
         if name in sections:
-            for table in _tables(raw, name):
-                _check_section_names(name, table, sections)
+            tables = _tables(raw, name)
+            for number, table in enumerate(tables):
+                _check_section_names(name, table_title(name, number, len(tables)), table, sections)
         elif isinstance(value, dict) or _is_tables(value):
             raise ConfigurationError(f"[{name}]: there is no such section{nearest(name, sections)}")
         elif name not in settings_of(NodeConfig):
@@ -588,14 +395,14 @@ def _is_tables(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(item, dict) for item in value)
 
 
-def _check_section_names(name: str, raw: Mapping[str, Any], sections: Mapping[str, type]) -> None:
+def _check_section_names(name: str, title: str, raw: Mapping[str, Any], sections: Mapping[str, type]) -> None:
     for key, value in raw.items():
         elsewhere = ELSEWHERE.get((name, key))
         if elsewhere:
-            raise ConfigurationError(f"[{name}] {key} = {value_text(value)}: set it in {elsewhere}")
+            raise ConfigurationError(f"{title} {key} = {value_text(value)}: set it in {elsewhere}")
         if key not in settings_of(sections[name]):
             raise ConfigurationError(
-                f"[{name}] {key} = {value_text(value)}: {_no_such_setting(name, key, sections)}"
+                f"{title} {key} = {value_text(value)}: {_no_such_setting(name, key, sections)}"
             )
 
 
@@ -610,23 +417,53 @@ def _no_such_setting(place: str, name: str, sections: Mapping[str, type]) -> str
 
 
 def change(raw: Mapping[str, Any], changes: Sequence[str]) -> dict[str, Any]:
-    """The tables of a file with some settings replaced: `processor=2`, `network.address=10.0.0.2`."""
-    found = {name: dict(value) if isinstance(value, dict) else value for name, value in raw.items()}
+    """The tables of a file with some settings replaced: `processor=2`, `network.address=10.0.0.2`; of several
+    tables by number, from 1: `network.2.address=10.0.1.2`."""
+    found = {name: _copied(value) for name, value in raw.items()}
     for word in changes:
         place, separator, text = word.partition("=")
         name, dot, key = place.strip().partition(".")
+        number, numbered, rest = key.partition(".")
+        if numbered:
+            key = rest
         kind = _kind_at(name, key) if separator and bool(dot) == bool(key) else None
-        if kind is None:
+        if kind is None or (numbered and not _is_number_of_table(name, number)):
             raise ConfigurationError(
-                f"{word!r}: give SETTING=VALUE or SECTION.SETTING=VALUE, like network.address=10.0.0.1"
+                f"{word!r}: give SETTING=VALUE or SECTION.SETTING=VALUE, like network.address=10.0.0.1; of "
+                "several tables, one by its number, like network.2.address=10.0.1.1"
             )
         value = parse_word(text.strip(), kind)
         table = found.setdefault(name, {}) if key else found
-        if _is_tables(table):
-            raise ConfigurationError(f"{word!r}: the file has several [[{name}]] tables: change it there")
+        if key:
+            table = _table_at(word, name, int(number) if numbered else 0, table)
         if isinstance(table, dict):  # else the file has something there that is no section: refused below
             table[key or name] = value
     return found
+
+
+def _copied(value: Any) -> Any:
+    if _is_tables(value):
+        return [dict(table) for table in value]
+    return dict(value) if isinstance(value, dict) else value
+
+
+def _is_number_of_table(name: str, text: str) -> bool:
+    return name in repeated_of(NodeConfig) and text.isascii() and text.isdecimal() and int(text) > 0
+
+
+def _table_at(word: str, name: str, number: int, found: Any) -> Any:
+    """The table of this number, from 1; 0: the only one."""
+    tables = found if _is_tables(found) else [found]
+    if number > len(tables):
+        raise ConfigurationError(
+            f"{word!r}: the file has {len(tables)} [[{name}]] {'tables' if len(tables) > 1 else 'table'}"
+        )
+    if not number and len(tables) > 1:
+        raise ConfigurationError(
+            f"{word!r}: the file has {len(tables)} [[{name}]] tables: name one by its number, like "
+            f"{name}.1{word.strip().removeprefix(name)}"
+        )
+    return tables[max(number, 1) - 1]
 
 
 def _kind_at(name: str, key: str) -> Kind | None:

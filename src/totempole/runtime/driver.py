@@ -21,7 +21,7 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
@@ -35,14 +35,16 @@ from totempole.groups import Batch, GroupLayer, Outbox
 from totempole.groups.events import Taken, ToProcesses
 from totempole.identity import Answer
 from totempole.jitter import jitter
+from totempole.rrp.alarms import WaysDiffer
+from totempole.rrp.commands import NetworkBack, NetworkLost
 from totempole.runtime.application import Application
 from totempole.runtime.config import NodeConfig
 from totempole.runtime.execution import Execution
-from totempole.runtime.housekeeping import Reports, follow_paths
+from totempole.runtime.housekeeping import Reports, follow_networks, follow_paths
 from totempole.runtime.impostors import Impostors
 from totempole.runtime.meters import Meters
-from totempole.runtime.network import Network
-from totempole.runtime.reading import coalesced
+from totempole.runtime.network import Network, check_networks
+from totempole.runtime.reading import Reading
 from totempole.runtime.record import NodeRecord
 from totempole.runtime.sockets import Address, Read
 from totempole.runtime.storage import Storage, StorageWriter
@@ -56,6 +58,9 @@ from totempole.wire.seal import Keyring
 
 READS_MAX = 256
 """Reads of one socket before the loop looks at anything else."""
+
+SLICE = 32
+"""The same of several networks, before the next one has its turn."""
 
 OUTBOX_BYTES_MAX = 4_000_000
 """Messages that wait for a place in a packet, before senders have to."""
@@ -115,6 +120,8 @@ class Driver:
         self._housekeeping_us = 0
         self._calls: deque[Callable[[], None]] = deque()
         self.running = True
+        self._begun = False
+        """Whether the stack has started."""
         self._leaving = False
         self._failure: TotemError | None = None
         self._refused_a_send = False
@@ -129,7 +136,10 @@ class Driver:
         on_close(self._storage.close)
         self.networks: list[Network] = []
         for number, settings in enumerate(config.networks):
-            self._open_network(Network(number, settings))
+            name, alone = config.network_name(number), not config.is_redundant
+            self._open_network(Network(number, settings, name, alone=alone))
+        check_networks(self.networks)
+        self._own_addresses = frozenset(network.own for network in self.networks)
         self._reports = Reports(self._logger, config.processor, self.sealed)
         rings = config.rings if len(config.rings) > 1 else config.rings * len(self.networks)
         fitted = [network.fit(ring, self._logger) for network, ring in zip(self.networks, rings, strict=True)]
@@ -147,8 +157,9 @@ class Driver:
         self._epoll = select.epoll()
         on_close(self._epoll.close)
         for network in self.networks:
-            for sock in (*network.sockets.data_sockets, network.sockets.token):
-                self._epoll.register(sock, select.EPOLLIN)
+            if network.sockets.is_open:
+                self._register(network.sockets.all)
+            network.on_opened, network.on_closing = self._register, self._unregister
         self._epoll.register(self._waker, select.EPOLLIN)
         clients = config.clients
         if self._opens_doors:
@@ -171,6 +182,14 @@ class Driver:
         self.networks.append(network)
         network.sockets.on_path_refusal = lambda fits: self.call(lambda: self._narrow(network, fits))
         network.on_unreachable = lambda processor: self._reports.unreachable(processor)
+
+    def _register(self, sockets: Sequence[socket.socket]) -> None:
+        for sock in sockets:
+            self._epoll.register(sock, select.EPOLLIN)
+
+    def _unregister(self, sockets: Sequence[socket.socket]) -> None:
+        for sock in sockets:
+            self._epoll.unregister(sock)
 
     def _make_stack(self) -> None:
         """A new life of the processor, from what stable storage holds."""
@@ -300,8 +319,7 @@ class Driver:
         for network in self.networks:
             network.start(self.call)
         self.clients.attach(self)
-        address, port = self.networks[0].own
-        self._log(logging.INFO, "started", address=address, port=port, sealed=self.sealed)
+        self._reports.started(self.networks, self.sealed)
         if self._storage.lost:
             self._log(logging.WARNING, "stable storage was lost: going on with numbers from the clock")
         self._housekeeping_us = now_us() + HOUSEKEEPING_US
@@ -316,8 +334,18 @@ class Driver:
 
     def _begin(self) -> None:
         self.at(now_us() + ALONE_US, self._settle)
-        self._feed(Start())
+        self._feed_start()
         self._application.ready()
+
+    def _feed_start(self) -> None:
+        """A life begins with networks as they were at the node's start: what has changed since comes next."""
+        self._begun = True
+        self._feed(Start())
+        for network, spec in zip(self.networks, self.spec.networks, strict=True):
+            if network.segment_bytes != spec.segment_bytes:
+                self._feed(Narrowed(network.number, network.segment_bytes))
+            if not network.is_there:
+                self._feed(NetworkLost(network.number))
 
     def _settle(self) -> None:
         """Lets clients in, once the node has met the others, or if there are none. One that came earlier
@@ -349,8 +377,10 @@ class Driver:
         if self._waker in ready:
             os.eventfd_read(self._waker)
         self._take_calls()
-        for network in self.networks:
-            self._read(network, ready)
+        if len(self.networks) == 1:
+            self._read(self.networks[0], ready)
+        else:
+            self._read_all(ready)
         self._take_own()
         self._expire()
         if self._watched:
@@ -371,6 +401,36 @@ class Driver:
                 self._drain(network, Channel.DATA, sock, READS_MAX)
         if token_waits:
             self._drain(network, Channel.TOKEN, token, 1)
+
+    def _read_all(self, ready: Mapping[int, int]) -> None:
+        """Of several networks: data of all of them first, a slice of each in turn, so that none waits for one
+        that is flooded. A network's token is taken as soon as its data is."""
+        tokens = [network for network in self.networks if network.sockets.token.fileno() in ready]
+        first = {network.number for network in tokens if self.stack.token_first(network.number)}
+        tokens = self._take_tokens(tokens, {network.number for network in tokens} - first)
+        data = [
+            (network, sock)
+            for network in self.networks
+            for sock in network.sockets.data_sockets
+            if sock.fileno() in ready
+        ]
+        for _ in range(READS_MAX // SLICE):
+            data = [
+                (network, sock)
+                for network, sock in data
+                if not self._drain(network, Channel.DATA, sock, SLICE)
+            ]
+            if not data:
+                break
+            tokens = self._take_tokens(tokens, {network.number for network, _ in data})
+        self._take_tokens(tokens)
+
+    def _take_tokens(self, tokens: list[Network], but: Collection[int] = ()) -> list[Network]:
+        """Leaves, and gives back, those of the networks in `but`."""
+        for network in tokens:
+            if network.number not in but:
+                self._drain(network, Channel.TOKEN, network.sockets.token, 1)
+        return [network for network in tokens if network.number in but]
 
     def _serve(self, ready: Mapping[int, int]) -> None:
         """What clients have sent, for a while: the ring comes first, and the rest in the next turn."""
@@ -393,9 +453,12 @@ class Driver:
         for _ in range(len(self._calls)):
             self._calls.popleft()()
 
-    def _drain(self, network: Network, channel: Channel, sock: socket.socket, reads: int) -> None:
-        for arrived in coalesced(network.sockets.read, sock, reads):
+    def _drain(self, network: Network, channel: Channel, sock: socket.socket, reads: int) -> bool:
+        """Whether nothing is left."""
+        reading = Reading(network.sockets.read, sock, reads)
+        for arrived in reading:
             self._receive(network, channel, arrived)
+        return reading.is_empty
 
     def _take_own(self) -> None:
         """What the processor has sent to itself: the token of a ring of one."""
@@ -407,8 +470,8 @@ class Driver:
 
     def _receive(self, network: Network, channel: Channel, read: Read) -> None:
         data, segment_bytes, source = read
-        if source == network.own:
-            return  # our own multicast, which loopback gives back
+        if source in self._own_addresses:
+            return  # our own multicast, which loopback gives back, or another network that is wired to this
         self.meters.packets_received += 1
         self.meters.bytes_received += len(data)
         self._feed(Arrived(network.number, channel, (data,), segment_bytes, source))
@@ -543,6 +606,8 @@ class Driver:
                 self._reports.settings_differ(differ)
             case FormerLife() as former:
                 self._reports.former_life(former)
+            case WaysDiffer() as differ:
+                self._reports.ways_differ(differ)
 
     def _on_impostor(self, where: str, incarnation: int) -> None:
         number = self.config.processor
@@ -578,13 +643,21 @@ class Driver:
         self._make_stack()
         self._drops_seen = 0
         self._reports.forget_drops()
-        self._feed(Start())
+        self._feed_start()
 
     def _narrow(self, network: Network, fits: int) -> None:
         before = network.segment_bytes
         if network.narrows_to(fits):
             self._log(logging.WARNING, "segments are too long for the path", bytes=before, now=fits)
             self._feed(Narrowed(network.number, fits))
+
+    def _network_changed(self, network: Network, was_there: bool, reopened: bool) -> None:
+        if reopened and self._begun:
+            self._feed(Narrowed(network.number, network.segment_bytes))
+        if network.is_there != was_there:
+            self._reports.network_changed(network)
+            if self._begun:
+                self._feed((NetworkBack if network.is_there else NetworkLost)(network.number))
 
     def _note_lag(self, late_us: int) -> None:
         if self.meters.lag.note(late_us):
@@ -595,6 +668,7 @@ class Driver:
     def _keep_house(self, now: int) -> None:
         self.meters.tick(now)
         self.record.flush()
+        follow_networks(self.networks, self._network_changed)
         try:
             follow_paths(self.networks, self._narrow)
         except TotemError as error:

@@ -10,6 +10,9 @@ if TYPE_CHECKING:
 NO_ADDRESS = "no address"
 """Counts with what the kernel refuses, though it was not asked: nobody knows where the processor is."""
 
+NETWORK_ABSENT = "network absent"
+"""The same for one of several networks whose interface is not there."""
+
 _OTHER_VERSION = "a node of another version of the protocol is there"
 _DROPPED = {
     "cluster": "another cluster uses this network and port: give each its own port or multicast_group",
@@ -42,4 +45,6 @@ def refused(reason: str) -> str:
     """For packets that could not be sent."""
     if reason == NO_ADDRESS:
         return "of every two nodes of a mesh, one must have the other in its peers or peers_dns"
+    if reason == NETWORK_ABSENT:
+        return "an interface of this host is gone: they went by other networks, if at all"
     return "the kernel refused them"

@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from totempole.errors import NetworkAbsentError
+from totempole.rrp.alarms import WaysDiffer
 from totempole.runtime import hints
 from totempole.runtime.hints import NO_ADDRESS
 from totempole.runtime.logs import event
@@ -14,6 +16,16 @@ from totempole.runtime.network import Network
 from totempole.runtime.record import NodeRecord
 from totempole.srp.alarms import FormerLife, SettingsDiffer
 from totempole.types import ProcessorId
+
+WAYS = {
+    "networks": "the number of [[network]] tables",
+    "copies": "[redundancy] style, copies",
+    "tokens": "[redundancy] tokens",
+    "names": "[[network]] name, and their order",
+    "capacities": "[[network]] capacity",
+}
+"""The settings behind what nodes tell each other of their networks (rrp.hello.Ways)."""
+DIGESTS = frozenset({"names", "capacities"})
 
 
 class Reports:
@@ -28,6 +40,15 @@ class Reports:
 
     def log(self, level: int, name: str, **fields: Any) -> None:
         event(self._logger, level, name, processor=self._processor, **fields)
+
+    def started(self, networks: Sequence[Network], sealed: bool) -> None:
+        for network in networks:
+            address, port = network.own
+            which = {"network": network.name} if len(networks) > 1 else {}
+            if network.is_there:
+                self.log(logging.INFO, "started", **which, address=address, port=port, sealed=sealed)
+            else:
+                self.network_changed(network)
 
     def once(self, what: str, reason: str) -> None:
         if reason and reason not in self._reported:
@@ -62,6 +83,28 @@ class Reports:
             node=differ.processor,
         )
 
+    def ways_differ(self, differ: WaysDiffer) -> None:
+        """Of names and capacities nodes tell each other a digest, so that is all that can be shown."""
+        setting = WAYS[differ.name]
+        shown = {} if differ.name in DIGESTS else {"here": differ.mine, "there": differ.theirs}
+        self.log(
+            logging.WARNING,
+            "another node uses the networks in another way: give all nodes of a ring the same",
+            setting=setting,
+            **shown,
+            node=differ.processor,
+        )
+
+    def network_changed(self, network: Network) -> None:
+        address, port = network.own
+        place = {"network": network.name, "address": address, "port": port}
+        if network.is_there:
+            self.log(logging.INFO, "network is back", **place, interface=network.sockets.interface.name)
+        else:
+            self.log(
+                logging.WARNING, "network is absent: going on without it", **place, reason=network.absence
+            )
+
     def former_life(self, former: FormerLife) -> None:
         self.once("a processor speaks in a life that is over", hints.former_life(former))
 
@@ -73,9 +116,24 @@ class Reports:
         self.once("going on without a trace", record.failure)
 
 
-def follow_paths(networks: Sequence[Network], narrowed: Callable[[Network, int], None]) -> None:
-    """An interface may take less than before. Raises NetworkAbsentError if it is gone."""
+def follow_networks(networks: Sequence[Network], changed: Callable[[Network, bool, bool], None]) -> None:
+    """Interfaces come and go. Tells of a network that was absent or there before, and that it was opened."""
     for network in networks:
-        fits = network.interface_bytes()
+        if not network.alone:
+            was_there = network.is_there
+            reopened = network.follow(networks)
+            if reopened or network.is_there != was_there:
+                changed(network, was_there, reopened)
+
+
+def follow_paths(networks: Sequence[Network], narrowed: Callable[[Network, int], None]) -> None:
+    """An interface may take less than before. Raises NetworkAbsentError if a ring's only one is gone."""
+    for network in networks:
+        try:
+            fits = network.interface_bytes()
+        except NetworkAbsentError:
+            if network.alone:
+                raise
+            continue  # that it is gone is seen the next time
         if fits < network.segment_bytes:
             narrowed(network, fits)

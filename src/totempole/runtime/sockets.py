@@ -1,9 +1,13 @@
 """A node's sockets: one for the token, one or two for data, read and written without losing order.
 
 Data is sent from the socket that takes unicast data, so that whoever receives it learns where to answer; what
-comes by multicast needs a socket of its own. Sends wait when the send buffer is full, in order: nothing is
-dropped here. What the kernel refuses for another reason is counted by its name, and counts as lost on the
-way.
+comes by multicast needs a socket of its own. What the kernel refuses is counted by the name of its error, and
+counts as lost on the way.
+
+If its ring has no other network, a send waits while the send buffer is full, in order: nothing is dropped
+here. If it has others, a network that stands still must not hold them up: a send waits for a few milliseconds
+and is dropped, and those after it do not wait at all until one gets through. Sockets of such a network keep
+to its interface, even where another one has a route too.
 """
 
 from __future__ import annotations
@@ -18,11 +22,13 @@ from struct import pack, unpack
 from typing import NamedTuple
 
 from totempole.core.effects import Channel
-from totempole.errors import NetworkError
+from totempole.errors import NetworkAbsentError, NetworkError
 from totempole.runtime import offload as offloading
 from totempole.runtime.config import NetworkConfig
 from totempole.runtime.interface import (
     DATAGRAM_MAX,
+    NOWHERE,
+    Interface,
     family_of,
     find_interface,
     path_segment_bytes,
@@ -36,8 +42,12 @@ READ_BYTES = 65_535
 _ANCILLARY_BYTES = 64
 _SO_SNDBUFFORCE, _SO_RCVBUFFORCE, _SO_MEMINFO = 32, 33, 55
 _MEMINFO_BYTES, _MEMINFO_DROPS = 36, 8
-SEND_WAIT_S = 1
+_IP_MULTICAST_ALL, _IPV6_MULTICAST_ALL = 49, 29
+_IP_UNICAST_IF, _IPV6_UNICAST_IF = 50, 76
+SEND_WAIT_US = 1_000_000
 """How long one attempt at a full send buffer lasts; then it is counted and tried again."""
+BRIEF_WAIT_US = 8_000
+"""The same if there are other networks: as long as 100 Mbit/s take for a burst, and then it is dropped."""
 
 Address = tuple[str, int]
 
@@ -51,48 +61,83 @@ class Read(NamedTuple):
 
 
 class Sockets:
-    """Opened on construction; `close` ends them."""
+    """Opened on construction unless told otherwise. Whoever closes them may `open` them again: counters go
+    on."""
 
-    def __init__(self, config: NetworkConfig) -> None:
+    def __init__(self, config: NetworkConfig, *, alone: bool = True, open_now: bool = True) -> None:
+        """`alone`: the ring has no other network."""
         self.family = family_of(config.address)
-        self.interface = find_interface(config.address)
+        self.interface: Interface = NOWHERE
         self.own: Address = (str(ip_address(config.address)), config.port)
+        self.group: Address = (config.group, config.port)
         self.asked_buffer_bytes = config.receive_buffer_bytes
-        self.offload = Offload(send=config.offload == "auto", receive=config.offload == "auto")
-        if config.offload != "auto":
-            self.offload.reason = "switched off"
+        self.offload = Offload()
         self.refused: Counter[str] = Counter()
         """What the kernel refused to send, by the name of its error."""
         self.waits = 0
-        """How often a full send buffer lasted for SEND_WAIT_S."""
+        """How often a full send buffer lasted for SEND_WAIT_US, or BRIEF_WAIT_US."""
         self.giving_up = False
         """Set by another thread, to have a send that waits give up."""
         self.on_path_refusal: Callable[[int], None] = lambda _: None
         """Told of the datagram size that a path takes when it refused a larger one."""
+        self.is_open = False
         self._config = config
+        self._alone = alone
         self._open: list[socket.socket] = []
+        self._overflowed = 0
+        self._stalled: set[socket.socket] = set()
+        self.multicast: socket.socket | None = None
+        if open_now:
+            self.open()
+        else:
+            self._stand_in()
+
+    def open(self) -> None:
+        """Raises NetworkAbsentError if this host does not have the address, or another NetworkError."""
+        config = self._config
+        self.interface = find_interface(config.address)
+        self.offload = Offload(send=config.offload == "auto", receive=config.offload == "auto")
+        if config.offload != "auto":
+            self.offload.reason = "switched off"
         try:
             self.data = self._bound(self.own)
             self.token = self._bound((config.address, config.port + 1))
             self.multicast = self._joined_or_explained() if config.transport == "multicast" else None
+            self.is_open = True
         except BaseException:
             self.close()
             raise
-        self.group: Address = (config.group, config.port)
         self.receive_buffer_bytes = min(map(self._buffer_bytes, self.data_sockets))
+
+    def _stand_in(self) -> None:
+        """What can be said of sockets that have not been opened yet."""
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as closed:
+            self._set_buffers(closed)
+            self.receive_buffer_bytes = self._buffer_bytes(closed)
+        self.data = self.token = closed
 
     @property
     def data_sockets(self) -> list[socket.socket]:
         return [self.data] if self.multicast is None else [self.multicast, self.data]
 
     @property
+    def all(self) -> list[socket.socket]:
+        return [*self.data_sockets, self.token]
+
+    @property
     def segment_bytes(self) -> int:
-        """The largest datagram that leaves the interface in one piece, or what is set by hand."""
+        """The largest datagram that leaves the interface in one piece, or what is set by hand. Raises OSError
+        if there is no such interface."""
         return self._config.segment_bytes or segment_bytes(self.interface, self.family)
 
     def close(self) -> None:
+        if self.is_open:
+            self._overflowed = self.overflowed()
+        self.is_open = False
         for sock in self._open:
             sock.close()
+        self._open.clear()
+        self._stalled.clear()
 
     # Opening
 
@@ -101,19 +146,37 @@ class Sockets:
         self._open.append(sock)
         sock.setblocking(True)  # whatever the program's default is
         self._set_buffers(sock)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, pack("@ll", SEND_WAIT_S, 0))
+        wait_us = SEND_WAIT_US if self._alone else BRIEF_WAIT_US
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, pack("@ll", *divmod(wait_us, 1_000_000)))
         offloading.enable_receive(sock, self.offload)
         offloading.probe_send(sock, self.offload)
         if shared:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
+            self._keep_to_interface(sock)
             sock.bind(address)
         except OSError as error:
-            raise NetworkError(
+            raise _kind(error)(
                 f"[network] address = {address[0]}, UDP port {address[1]}: {error.strerror}; "
                 f"{_way_out(error, address)}"
             ) from error
         return sock
+
+    def _keep_to_interface(self, sock: socket.socket) -> None:
+        """One of several networks is its interface and nothing else: the kernel would send by any that has a
+        route, and take what comes in by any."""
+        if self._alone or self.interface.loopback:
+            return
+        try:
+            name = self.interface.name.encode()
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, name + b"\0")
+        except PermissionError:  # before Linux 5.7 only some may; all may choose how to send
+            level, option = (
+                (socket.IPPROTO_IPV6, _IPV6_UNICAST_IF)
+                if self.family == socket.AF_INET6
+                else (socket.IPPROTO_IP, _IP_UNICAST_IF)
+            )
+            sock.setsockopt(level, option, pack("!I", self.interface.number))
 
     def _set_buffers(self, sock: socket.socket) -> None:
         wanted = (
@@ -135,17 +198,19 @@ class Sockets:
         try:
             return self._joined()
         except OSError as error:
-            raise NetworkError(
+            raise _kind(error)(
                 f"[network] multicast_group = {self._config.group}: {self.interface.name} cannot join it "
                 f'({error.strerror}); choose another group, or transport = "mesh"'
             ) from error
 
     def _joined(self) -> socket.socket:
         config, index, loop = self._config, self.interface.number, self.interface.loopback
-        sock = self._bound((config.group, config.port), shared=loop)
+        # Two networks may have one group: each socket hears what comes in by its own interface only.
+        sock = self._bound((config.group, config.port), shared=loop or not self._alone)
         packed = ip_address(config.group).packed
         if self.family == socket.AF_INET6:
             level = socket.IPPROTO_IPV6
+            self._hear_own_group_only(sock, level, _IPV6_MULTICAST_ALL)
             sock.setsockopt(level, socket.IPV6_JOIN_GROUP, packed + pack("@I", index))
             self.data.setsockopt(level, socket.IPV6_MULTICAST_IF, index)
             self.data.setsockopt(level, socket.IPV6_MULTICAST_HOPS, config.multicast_hops)
@@ -153,11 +218,20 @@ class Sockets:
         else:
             level = socket.IPPROTO_IP
             own = ip_address(config.address).packed
+            self._hear_own_group_only(sock, level, _IP_MULTICAST_ALL)
             sock.setsockopt(level, socket.IP_ADD_MEMBERSHIP, packed + own + pack("@i", index))
             self.data.setsockopt(level, socket.IP_MULTICAST_IF, packed + own + pack("@i", index))
             self.data.setsockopt(level, socket.IP_MULTICAST_TTL, config.multicast_hops)
             self.data.setsockopt(level, socket.IP_MULTICAST_LOOP, loop)
         return sock
+
+    def _hear_own_group_only(self, sock: socket.socket, level: int, option: int) -> None:
+        """By default a socket gets what comes for its group by whichever interface anybody has joined on."""
+        try:
+            sock.setsockopt(level, option, 0)
+        except OSError:  # IPv6, before Linux 4.20: of no importance if there is one network
+            if not self._alone:
+                raise
 
     # Reading
 
@@ -174,7 +248,9 @@ class Sockets:
 
     def overflowed(self) -> int:
         """Datagrams that found a receive buffer full."""
-        return sum(map(_drops, (*self.data_sockets, self.token)))
+        if not self.is_open:
+            return self._overflowed
+        return self._overflowed + sum(map(_drops, self.all))
 
     # Sending
 
@@ -215,9 +291,10 @@ class Sockets:
             self.offload.refuse_send(f"UDP_SEGMENT to {address[0]}: {getattr(error, 'strerror', None)}")
 
     def _path_segment_bytes(self, address: Address) -> int:
-        least = self.segment_bytes
-        if not ip_address(address[0]).is_multicast:
-            with suppress(OSError):  # no route any more: the path takes nothing, whatever its length
+        least = self._config.segment_bytes or DATAGRAM_MAX[self.family]
+        with suppress(OSError):  # no interface, or no route any more: it takes nothing, whatever its length
+            least = self.segment_bytes
+            if not ip_address(address[0]).is_multicast:
                 least = min(least, path_segment_bytes(self.family, address))
         return least
 
@@ -230,14 +307,18 @@ class Sockets:
     def _wait_to_send(
         self, sock: socket.socket, data: Payload, ancillary: list[tuple[int, int, bytes]], address: Address
     ) -> None:
+        flags = socket.MSG_DONTWAIT if sock in self._stalled else 0
         while True:
             try:
-                sock.sendmsg((data,), ancillary, 0, address)
-                return
+                sock.sendmsg((data,), ancillary, flags, address)
+                break
             except BlockingIOError:
-                self.waits += 1
-                if self.giving_up:
+                self.waits += not flags
+                if self.giving_up or not self._alone:
+                    self._stalled.add(sock)
                     raise
+        if flags:
+            self._stalled.discard(sock)
 
     def _refuse(self, error: OSError | OverflowError) -> None:
         number = getattr(error, "errno", None) or errno.EINVAL
@@ -248,6 +329,11 @@ def _drops(sock: socket.socket) -> int:
     memory = sock.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, _MEMINFO_BYTES)
     drops: int = unpack("@9I", memory)[_MEMINFO_DROPS]
     return drops
+
+
+def _kind(error: OSError) -> type[NetworkError]:
+    """Whether it may pass: an IPv6 address, for example, is of no use until it is known to be unique."""
+    return NetworkAbsentError if error.errno in (errno.EADDRNOTAVAIL, errno.ENODEV) else NetworkError
 
 
 def _way_out(error: OSError, address: Address) -> str:
