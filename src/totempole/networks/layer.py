@@ -125,9 +125,12 @@ class Networks(Between):
                 return
         service = self.service
         row = Row(service.out, service.drained, replicator.crossed, replicator.findings)
+        # Before it is submitted: a processor that holds the token delivers it at once.
+        self._underway = True
         if self.below.submit(pack_row(row), Quality.AGREED):
             self._told, self._told_us = row, self.scope.now_us
-            self._underway = True
+        else:
+            self._underway = False
 
     def _has_news(self, told: Row | None) -> bool:
         replicator = self._replicator
