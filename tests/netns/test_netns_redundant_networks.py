@@ -14,6 +14,8 @@ from totempole.lab.cluster import Setup, network_name
 from totempole.rrp.config import RedundancyConfig
 
 HOSTS = 4
+GROUP = "239.192.54.1"
+"""Of all networks: two that are wired together then hear each other."""
 PROBATION_US = 20_000
 """Doubled by each fault of a network here."""
 
@@ -58,7 +60,7 @@ FAULTS: Mapping[str, Trial] = {
 def redundant(style: str = "passive", networks: int = 2, **options: Any) -> Setup:
     copies = 2 if style == "active-passive" else 0
     redundancy = RedundancyConfig(style=style, copies=copies, probation_us=PROBATION_US)
-    return Setup(networks=networks, redundancy=redundancy, **options)
+    return Setup(networks=networks, redundancy=redundancy, multicast_group=GROUP, **options)
 
 
 def states(ring: Stage, network: int) -> list[tuple[str, str]]:
@@ -72,15 +74,17 @@ def endure(ring: Stage, name: str, network: int) -> None:
     trial = FAULTS[name]
     wanted = trial.state, trial.named.format(other=network_name(1 - network))
     fault = trial.inject(ring.lab, network)
-    ring.wait(
-        lambda: set(states(ring, network)) == {wanted},
-        f"{wanted} of network {network}: {states(ring, network)}",
-    )
+    ring.wait(lambda: all(_names(said, wanted) for said in states(ring, network)), f"{wanted} of {network}")
     ring.deliver(50)
     fault.undo()
     sound = {("in_service", "")}
     ring.wait(lambda: set(states(ring, network)) == sound, f"network {network} to be back after {name}")
     ring.deliver(50)
+
+
+def _names(said: tuple[str, str], wanted: tuple[str, str]) -> bool:
+    """More may be said of how it fails."""
+    return said[0] == wanted[0] and said[1].startswith(wanted[1])
 
 
 def test_faults_of_one_network_after_the_other_are_named_and_change_nothing(stage: StageMaker) -> None:

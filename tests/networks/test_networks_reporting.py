@@ -8,6 +8,8 @@ from totempole.core.order import Deliver
 from totempole.networks.layer import Networks
 from totempole.networks.reports import Row, unpack
 from totempole.rrp import RedundancyConfig
+from totempole.rrp.hello import Hello
+from totempole.rrp.layer import CROSSED_HELLOS, CROSSED_LEAST
 from totempole.rrp.paths import Finding
 from totempole.sim.conditions import Lan
 from totempole.sim.stacks import RealStack
@@ -60,3 +62,17 @@ def test_a_row_that_is_delivered_at_once_is_not_under_way() -> None:
     replicator.findings = (*SILENCE, Finding(1, 2, True, 1))
     layer.settle()
     assert [len(row.findings) for row in below.rows] == [1, 2]
+
+
+def test_networks_that_were_wired_together_and_are_no_longer() -> None:
+    replicator = a_layer()._replicator
+    for counter in range(CROSSED_LEAST):
+        replicator._take_hello(1, Hello(2, 1, 100 + counter, 0, replicator._ways, 1_472, 0))
+    assert replicator.crossed == ((0, 1),)
+    for _ in range(CROSSED_HELLOS):
+        replicator._say_hello()
+    assert replicator.crossed == ((0, 1),)
+    replicator._say_hello()
+    assert replicator.crossed == ()
+    replicator._take_hello(1, Hello(2, 1, 200, 0, replicator._ways, 1_472, 0))
+    assert replicator.crossed == (), "it takes several again"

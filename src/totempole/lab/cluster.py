@@ -21,7 +21,6 @@ from totempole.lab.lab import Lab
 from totempole.lab.loopback import LoopbackHost, LoopbackLab
 from totempole.rrp.config import RedundancyConfig
 from totempole.runtime.config import (
-    MULTICAST_GROUPS,
     LogConfig,
     NetworkConfig,
     NodeConfig,
@@ -48,6 +47,8 @@ class Setup:
     ring: RingConfig = field(default_factory=RingConfig)
     transport: str = "multicast"
     ipv6: bool = False
+    multicast_group: str = ""
+    """Of all networks; empty: the default of each."""
     key_file: Path | None = None
     offload: str = "auto"
     trace: str = "off"
@@ -212,7 +213,7 @@ class Cluster:
             name=network_name(network) if setup.networks > 1 else "",
             address=self._address(number, setup, network),
             transport=setup.transport,
-            multicast_group=_group(network, setup.ipv6),
+            multicast_group=setup.multicast_group,
             peers=peers,
             offload=setup.offload,
             capacity=setup.capacities[network] if setup.capacities else 1,
@@ -289,12 +290,6 @@ def with_ring(setup: Setup, **settings: Any) -> Setup:
 def network_name(network: int) -> str:
     """In the nodes' configurations: a, b, c."""
     return chr(ord("a") + network)
-
-
-def _group(network: int, ipv6: bool) -> str:
-    """The group of the first network is the default."""
-    stem, last = MULTICAST_GROUPS[6 if ipv6 else 4][:-1], 1 + network
-    return f"{stem}{last}" if network else ""
 
 
 def _by_member(groups: Collection[Collection[int]]) -> dict[int, tuple[int, ...]]:

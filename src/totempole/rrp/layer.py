@@ -60,6 +60,9 @@ LONG_MAX = 9_000
 CROSSED_LEAST = 3
 """Hellos of one network that come on another: so many mean that the two are wired together."""
 
+CROSSED_HELLOS = 20
+"""Own hellos in succession, without a crossed one of anybody, that end it."""
+
 SPEAKERS_MAX = 1024
 """Processors of which it is known what they said."""
 
@@ -142,6 +145,8 @@ class Replicator(BaseLayer):
         """The bad paths from members of the ring to this processor."""
         self.crossed: tuple[tuple[int, int], ...] = ()
         """Networks that are wired together, as far as this processor can tell."""
+        self._crossed_at: dict[tuple[int, int], int] = {}
+        """The own hello after which the last crossed one has come."""
         self.holes = reassembler.holes
         self._everywhere = False
         self._io = io
@@ -445,6 +450,7 @@ class Replicator(BaseLayer):
     def _say_hello(self) -> None:
         self._counter += 1
         self._hello_us = self._io.now_us
+        self._forget_crossed()
         after_us = self._config.hello_us // (HASTE if self._is_troubled else 1)
         self._scope.set_timer(Timer.HELLO, int(after_us * (0.9 + self._draw() / 5)))
         for place, link in enumerate(self._link):
@@ -517,8 +523,18 @@ class Replicator(BaseLayer):
         """A hello of one network has come on another. A single one may be somebody's repetition."""
         pair = (min(said, place), max(said, place))
         times = speaker.crossed[pair] = speaker.crossed.get(pair, 0) + 1
+        self._crossed_at[pair] = self._counter
         if times == CROSSED_LEAST:
             self.crossed = tuple(sorted({*self.crossed, pair}))
+
+    def _forget_crossed(self) -> None:
+        """The cable between two networks is gone when no hello has crossed for a while."""
+        over = [pair for pair, at in self._crossed_at.items() if self._counter - at > CROSSED_HELLOS]
+        for pair in over:
+            del self._crossed_at[pair]
+            for speaker in self._speakers.values():
+                speaker.crossed.pop(pair, None)
+            self.crossed = tuple(other for other in self.crossed if other != pair)
 
     # The trace
 
