@@ -26,7 +26,7 @@ MISSING_PEER = missing_lab() or corosync.missing()
 needs_lab = pytest.mark.skipif(bool(missing_lab()), reason=missing_lab() or "a lab can be had")
 needs_corosync = pytest.mark.skipif(bool(MISSING_PEER), reason=MISSING_PEER or "corosync can be run")
 
-ADDRESSES = {1: "10.77.0.1", 2: "10.77.0.2"}
+ADDRESSES = {1: ["10.77.0.1"], 2: ["10.77.0.2"]}
 
 
 def written(transport: Transport, encrypted: bool = False, realtime: bool = True) -> str:
@@ -71,6 +71,14 @@ logging {
 
 def test_the_whole_file() -> None:
     assert written(Transport.UDP) == GOLDEN
+
+
+def test_two_links() -> None:
+    addresses = {1: ["10.77.0.1", "10.77.1.1"], 2: ["10.77.0.2", "10.77.1.2"]}
+    places = Path("/x/log"), Path("/x/key")
+    text = configuration(addresses, Transport.KNET, False, *places, link_mode="rr")
+    assert "    link_mode: rr\n" in text
+    assert "        ring0_addr: 10.77.0.2\n        ring1_addr: 10.77.1.2\n" in text
 
 
 @pytest.mark.parametrize("transport", list(Transport))

@@ -2,102 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from lab_traffic import GROUP, GROUP6, Traffic
 
 from totempole.lab import Host, Lab, LabError, missing
 from totempole.lab import namespaces as ns
-from totempole.lab.filter import Filter, Stage, cut_rule, loss_rule, partition_rules
+from totempole.lab.filter import Filter, Stage, cut_rules, loss_rule, partition_rules
 
 needs_lab = pytest.mark.skipif(bool(missing()), reason=missing() or "a lab can be had")
-
-GROUP, GROUP6 = "239.192.54.9", "ff15::5409"
-PORT = 5400
-
-RECEIVER = """
-import json, select, socket, struct, sys
-family = socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET
-sock = socket.socket(family, socket.SOCK_DGRAM)
-sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
-sock.bind(("", 5400))
-if family == socket.AF_INET:
-    member = socket.inet_aton("239.192.54.9") + socket.inet_aton(sys.argv[1])
-    sock.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, member)
-else:
-    device = struct.pack("@I", socket.if_nametoindex("eth0"))
-    member = socket.inet_pton(socket.AF_INET6, "ff15::5409") + device
-    sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_JOIN_GROUP, member)
-print("ready", flush=True)
-numbers, ending = [], False
-while True:
-    # Once told to end, all that is still in a queue somewhere is waited for.
-    readable, _, _ = select.select([sock] if ending else [sock, sys.stdin], [], [], 0.4 if ending else None)
-    if sock in readable:
-        numbers.append(struct.unpack_from(">I", sock.recv(65536))[0])
-    elif ending:
-        break
-    else:
-        ending = True
-print(json.dumps(numbers))
-"""
-
-SENDER = """
-import socket, struct, sys, time
-source, address, count, size, burst = sys.argv[1], sys.argv[2], *map(int, sys.argv[3:6])
-family = socket.AF_INET6 if ":" in source else socket.AF_INET
-sock = socket.socket(family, socket.SOCK_DGRAM)
-sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 << 20)
-sock.bind((source, 0))
-if family == socket.AF_INET6:
-    sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_IF, socket.if_nametoindex("eth0"))
-if burst > 1:
-    sock.setsockopt(socket.IPPROTO_UDP, 103, size)
-for first in range(0, count, burst):
-    numbers = range(first, first + burst)
-    sock.sendto(b"".join(struct.pack(">I", number).ljust(size, b".") for number in numbers), (address, 5400))
-"""
-
-
-@dataclass
-class Traffic:
-    """Receivers on some hosts, then datagrams with numbers, then what each host got."""
-
-    lab: Lab
-    receivers: dict[int, Any] = field(default_factory=dict)
-
-    def listen(self, *numbers: int, ipv6: bool = False) -> Traffic:
-        for number in numbers:
-            host = self.lab.hosts[number]
-            argv = [sys.executable, "-c", RECEIVER, host.address6 if ipv6 else host.address]
-            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-            self.receivers[number] = host.popen(argv, **pipes)
-        for receiver in self.receivers.values():
-            assert receiver.stdout.readline() == "ready\n"
-        return self
-
-    def send(self, source: int, to: str, count: int = 200, size: int = 100, burst: int = 1) -> Traffic:
-        host = self.lab.hosts[source]
-        own = host.address6 if ":" in to else host.address
-        host.run([sys.executable, "-c", SENDER, own, to, *map(str, (count, size, burst))])
-        return self
-
-    def got(self) -> dict[int, list[int]]:
-        for receiver in self.receivers.values():
-            receiver.stdin.close()
-        answers = {number: json.loads(program.stdout.read()) for number, program in self.receivers.items()}
-        for receiver in self.receivers.values():
-            receiver.stdout.close()
-            receiver.wait()
-        self.receivers.clear()
-        return answers
 
 
 @pytest.fixture
@@ -400,7 +319,11 @@ def test_addresses() -> None:
 def test_rules() -> None:
     assert loss_rule(None, 2, 0.5) == ('oifname "p2" numgen random mod 10000 < 50 counter name lost drop')
     assert loss_rule(1, 2, 100) == 'iifname "p1" oifname "p2" counter name lost drop'
-    assert cut_rule([2, 1], [3]) == 'iifname { "p1", "p2" } oifname { "p3" } counter name cut drop'
-    assert partition_rules([[1], [2]]) == [cut_rule([1], [2]), cut_rule([2], [1])]
+    assert cut_rules([2, 1], [3]) == ['iifname { "p1", "p2" } oifname { "p3" } counter name cut drop']
+    assert partition_rules([[1], [2]]) == [*cut_rules([1], [2]), *cut_rules([2], [1])]
+    assert cut_rules([1], [2], "udp", network=1) == [
+        'iifname { "n1p1" } oifname { "n1p2" } meta l4proto udp counter name cut drop'
+    ]
+    assert len(cut_rules([1], [2], "multicast")) == 2
     assert Filter("nowhere").render().endswith("flush chain bridge lab forward\n")
     assert Stage.CUT < Stage.LOSS < Stage.MARK

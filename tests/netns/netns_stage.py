@@ -256,10 +256,11 @@ def staged(
     prepare: Callable[[Lab], object] | None = None,
 ) -> Iterator[Stage]:
     """`nodes`: the hosts that get one, if not all. `prepare` is done to the network before any starts."""
-    with Lab("ring", hosts=hosts) as lab:
+    setup = setup or Setup()
+    with Lab("ring", hosts=hosts, networks=setup.networks) as lab:
         if prepare is not None:
             prepare(lab)
-        with cluster_on(lab, directory, setup or Setup(), nodes) as cluster:
+        with cluster_on(lab, directory, setup, nodes) as cluster:
             stage = Stage(lab, cluster)
             stage.wait_whole()
             yield stage

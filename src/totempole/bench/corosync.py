@@ -15,7 +15,7 @@ import os
 import select
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -84,6 +84,10 @@ class Reading:
     at_ns: int
     delivered: int
     sent: int
+    gap_ns: int = 0
+    """The longest time without a delivery since the last reading."""
+    changes: int = 0
+    """Configurations of the ring, since the client has joined."""
 
     def messages_per_s_since(self, earlier: Reading) -> float:
         return (self.delivered - earlier.delivered) * 1e9 / (self.at_ns - earlier.at_ns)
@@ -140,8 +144,15 @@ class Cluster:
     """A daemon on each host of the lab. Several sizes can be measured on one cluster; failover comes last."""
 
     def __init__(
-        self, lab: Lab, transport: Transport, encrypted: bool = False, realtime: bool = True
+        self,
+        lab: Lab,
+        transport: Transport,
+        encrypted: bool = False,
+        realtime: bool = True,
+        links: int = 1,
+        link_mode: str = "",
     ) -> None:
+        """`links`: knet only, one on each of the lab's first networks; `link_mode`: passive, active or rr."""
         if encrypted and transport is not Transport.KNET:
             raise CorosyncError(f"transport is {transport}: corosync 3 encrypts over knet only")
         reason = missing()
@@ -149,6 +160,7 @@ class Cluster:
             raise CorosyncError(f"corosync cannot be run here: {reason}")
         self._hosts = lab.hosts
         self._transport, self._encrypted, self._realtime = transport, encrypted, realtime
+        self._links, self._link_mode = links, link_mode
         self._files = TemporaryDirectory(prefix="totempole-corosync-")
         self.directory = Path(self._files.name)
         self._daemons: dict[int, subprocess.Popen[Any]] = {}
@@ -195,13 +207,15 @@ class Cluster:
         self._daemons.clear()
 
     def _write_files(self) -> None:
-        addresses = {number: host.address for number, host in self._hosts.items()}
+        addresses = {number: host.addresses[: self._links] for number, host in self._hosts.items()}
         key = self.directory / "authkey"
         key.write_bytes(os.urandom(KEY_BYTES))
         key.chmod(0o400)
         for number in self._hosts:
             log = self._log(number)
-            text = configuration(addresses, self._transport, self._encrypted, log, key, self._realtime)
+            text = configuration(
+                addresses, self._transport, self._encrypted, log, key, self._realtime, self._link_mode
+            )
             self._file(number).write_text(text)
 
     def _file(self, number: int) -> Path:
@@ -230,6 +244,12 @@ class Cluster:
             limit_s = START_S_MAX + count / rate
             return [float(line) for line in sender.lines_until("done", limit_s)]
 
+    @contextmanager
+    def paced(self, message_bytes: int, rate: int) -> Iterator[list[Client]]:
+        """A client on each host sends so many messages a second, until the block ends."""
+        with self._clients("pace", str(message_bytes), str(rate), others="pace") as clients:
+            yield clients
+
     def failover(self) -> list[float]:
         last = max(self._hosts)
         with self._clients("watch", others="watch") as clients:
@@ -249,7 +269,8 @@ class Cluster:
         members = str(len(self._hosts))
         try:
             for number in sorted(self._hosts, key=lambda number: number != SENDER):
-                chosen = [mode, members, *words] if number == SENDER else [others, members]
+                alike = number == SENDER or others == mode
+                chosen = [mode, members, *words] if alike else [others, members]
                 clients.append(Client(self._hosts[number], self._daemons[number].pid, self._client, chosen))
             for client in clients:
                 self._telling(client.number, partial(client.expect, "ready", START_S_MAX))
@@ -385,31 +406,35 @@ def _name_of(pid: int) -> str:
 
 
 def configuration(
-    addresses: dict[int, str],
+    addresses: Mapping[int, Sequence[str]],
     transport: Transport,
     encrypted: bool,
     log: Path,
     key: Path,
     realtime: bool = True,
+    link_mode: str = "",
 ) -> str:
-    """A corosync.conf; what is not in it is at its default."""
+    """A corosync.conf; what is not in it is at its default. A node has an address for each of its links."""
     totem = ["version: 2", "cluster_name: totempole-bench", f"transport: {transport}"]
     if encrypted:
         totem += ["crypto_model: openssl", "crypto_cipher: aes256", "crypto_hash: sha256", f"keyfile: {key}"]
     else:
         totem += ["crypto_cipher: none", "crypto_hash: none"]
     if transport is not Transport.KNET:
-        totem += _interface(addresses[SENDER], transport)
+        totem += _interface(addresses[SENDER][0], transport)
+    if link_mode:
+        totem.append(f"link_mode: {link_mode}")
     logging = ["to_syslog: no", "to_stderr: no", "to_logfile: yes", f"logfile: {log}", "timestamp: hires"]
-    nodes = [
-        line
-        for number, address in addresses.items()
-        for line in _section("node", [f"ring0_addr: {address}", f"nodeid: {number}", f"name: host{number}"])
-    ]
+    nodes = [line for number, own in addresses.items() for line in _section("node", _node(number, own))]
     sections = [("totem", totem), ("nodelist", nodes), ("logging", logging)]
     if not realtime:
         sections.append(("system", ["sched_rr: no"]))
     return "\n".join(line for name, lines in sections for line in _section(name, lines)) + "\n"
+
+
+def _node(number: int, addresses: Sequence[str]) -> list[str]:
+    links = [f"ring{link}_addr: {address}" for link, address in enumerate(addresses)]
+    return [*links, f"nodeid: {number}", f"name: host{number}"]
 
 
 def _interface(address: str, transport: Transport) -> list[str]:

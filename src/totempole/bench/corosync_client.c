@@ -4,10 +4,12 @@
  *   corosync_client sink MEMBERS                      counts what is delivered
  *   corosync_client flood MEMBERS SIZE                the same, and keeps a window of its own messages under way
  *   corosync_client latency MEMBERS SIZE RATE COUNT   sends at light load, prints microseconds to own delivery
+ *   corosync_client pace MEMBERS SIZE RATE            the same as sink, and sends so many messages a second
  *   corosync_client watch MEMBERS                     prints when each configuration of the ring came
  *
- * Each prints "ready" once MEMBERS clients are in the group. `sink` and `flood` answer each line of standard
- * input with "NANOSECONDS DELIVERED SENT"; a number on the line is the new window of `flood`, 0 at first.
+ * Each prints "ready" once MEMBERS clients are in the group. `sink`, `flood` and `pace` answer each line of
+ * standard input with "NANOSECONDS DELIVERED SENT GAP CHANGES": GAP is the longest time without a delivery since
+ * the last answer, in nanoseconds. A number on the line is the new window of `flood`, 0 at first.
  * `watch` prints "NANOSECONDS NODES". All nanoseconds are of the monotonic clock. All end with their standard
  * input.
  */
@@ -31,7 +33,8 @@
 
 static cpg_handle_t handle;
 static int deliveries_fd;
-static uint64_t deliveries, sent, window;
+static uint64_t deliveries, sent, window, changes;
+static uint64_t delivered_ns, longest_gap_ns;
 static size_t members;
 static int watching;
 
@@ -56,10 +59,13 @@ static void fail(const char *what, cs_error_t error)
 static void delivered(cpg_handle_t h, const struct cpg_name *group, uint32_t node, uint32_t pid, void *message,
 		      size_t length)
 {
-	uint64_t number;
+	uint64_t number, now = now_ns();
 
 	(void)h, (void)group, (void)node, (void)pid, (void)length;
 	deliveries++;
+	if (now - delivered_ns > longest_gap_ns)
+		longest_gap_ns = now - delivered_ns;
+	delivered_ns = now;
 	if (sent_ns) {
 		memcpy(&number, message, sizeof number);
 		took_us[number] = (double)(now_ns() - sent_ns[number]) / 1000.0;
@@ -78,6 +84,7 @@ static void group_changed(cpg_handle_t h, const struct cpg_name *group, const st
 static void ring_changed(cpg_handle_t h, struct cpg_ring_id ring, uint32_t count, const uint32_t *nodes)
 {
 	(void)h, (void)ring, (void)nodes;
+	changes++;
 	if (watching) {
 		printf("%llu %u\n", (unsigned long long)now_ns(), count);
 		fflush(stdout);
@@ -108,15 +115,18 @@ static int wait_for_input(int64_t timeout_us)
 static void answer(void)
 {
 	char line[256] = "", *end;
-	uint64_t number;
+	uint64_t number, now = now_ns(), gap_ns = now - delivered_ns;
 
 	if (read(0, line, sizeof line - 1) <= 0)
 		exit(0);
 	number = strtoull(line, &end, 10);
 	if (end > line)
 		window = number;
-	printf("%llu %llu %llu\n", (unsigned long long)now_ns(), (unsigned long long)deliveries,
-	       (unsigned long long)sent);
+	if (gap_ns < longest_gap_ns)
+		gap_ns = longest_gap_ns;
+	longest_gap_ns = 0;
+	printf("%llu %llu %llu %llu %llu\n", (unsigned long long)now, (unsigned long long)deliveries,
+	       (unsigned long long)sent, (unsigned long long)gap_ns, (unsigned long long)changes);
 	fflush(stdout);
 }
 
@@ -205,6 +215,22 @@ static void latency(size_t size, uint64_t rate, uint64_t count)
 	puts("done");
 }
 
+/* What corosync does not take in time is not sent: the pace stays. */
+static void pace(size_t size, uint64_t rate)
+{
+	char *message = calloc(1, size);
+	uint64_t next_ns = now_ns(), gap_ns = 1000000000u / rate, now;
+
+	for (;;) {
+		next_ns += gap_ns;
+		while ((now = now_ns()) < next_ns)
+			if (wait_for_input((int64_t)(next_ns - now) / 1000 + 1))
+				answer();
+		if (offer(message, size))
+			sent++;
+	}
+}
+
 int main(int count, char **words)
 {
 	const char *mode = count > 1 ? words[1] : "";
@@ -212,15 +238,19 @@ int main(int count, char **words)
 	size_t size = count > 3 ? strtoul(words[3], NULL, 10) : sizeof(uint64_t);
 
 	if (!wanted || size < sizeof(uint64_t) || size > SIZE_MAX_BYTES) {
-		fprintf(stderr, "usage: sink MEMBERS | flood MEMBERS SIZE | latency MEMBERS SIZE RATE COUNT | watch MEMBERS\n");
+		fprintf(stderr, "usage: sink MEMBERS | flood MEMBERS SIZE | latency MEMBERS SIZE RATE COUNT | "
+				"pace MEMBERS SIZE RATE | watch MEMBERS\n");
 		return 2;
 	}
 	watching = !strcmp(mode, "watch");
 	join(wanted);
+	delivered_ns = now_ns();
 	if (!strcmp(mode, "flood"))
 		flood(size);
 	else if (!strcmp(mode, "latency") && count > 5)
 		latency(size, strtoull(words[4], NULL, 10), strtoull(words[5], NULL, 10));
+	else if (!strcmp(mode, "pace") && count > 4)
+		pace(size, strtoull(words[4], NULL, 10));
 	else
 		sink();
 	return 0;

@@ -22,6 +22,7 @@ examples:
   totem bench clients        1, 10 and 100 programs on one daemon
   totem bench failover --idle 600 --rounds 1
                              a crash after ten idle minutes, and one on a busy ring
+  totem bench rrp --quick    what two and three networks under one ring move, beside one
   totem bench spark          events verified and campaign runs per second
 """
 

@@ -12,6 +12,7 @@ from rich.table import Table
 from totempole.bench import clients, endurance, failover, lan100, limit, scale
 from totempole.cli import options
 from totempole.cli.bench_compare import PEERS, run_compare
+from totempole.cli.bench_redundant import run_redundant
 from totempole.cli.bench_rounds import chosen_plan, counting
 from totempole.cli.output import Screen, table
 from totempole.errors import TotemError
@@ -33,6 +34,14 @@ def add(benches: options.Verbs) -> None:
     lan = _bench(
         benches, "lan100", "everyone sending on a LAN of 100 Mbit/s: how much is payload", run_lan100
     )
+    redundant = _bench(
+        benches, "rrp", "one ring on several networks: throughput of each style, beside one", run_redundant
+    )
+    redundant.add_argument(
+        "--gaps",
+        action="store_true",
+        help="instead: the longest delivery gap when a network fails, beside corosync's with two knet links",
+    )
     scaling = _bench(benches, "scale", "2 to 8 nodes on one machine: throughput, rotation, CPU", run_scale)
     failing = _bench(
         benches, "failover", "kill -9 on an idle ring and on a busy one: the next configuration", run_failover
@@ -52,7 +61,7 @@ def add(benches: options.Verbs) -> None:
         metavar="BYTES",
         help="each client has at most so many bytes of its own under way; default: what the daemon takes",
     )
-    for parser in (comparing, limiting, lan, scaling, failing, crowding):
+    for parser in (comparing, limiting, lan, redundant, scaling, failing, crowding):
         parser.add_argument("--rounds", type=options.at_least_one, metavar="N", help="medians over N rounds")
     for name, summary in (
         ("calm", "full load on busy cores: no configuration may change"),

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TypeVar
 
-from totempole.bench import clients, compare, compare_pysyncobj, failover, lan100, limit, scale
+from totempole.bench import clients, compare, compare_pysyncobj, failover, gaps, lan100, limit, rrp, scale
 from totempole.cli.output import Screen
 from totempole.errors import TotemError
 from totempole.lab import missing
@@ -22,6 +22,8 @@ P = TypeVar(
     scale.Plan,
     failover.Plan,
     clients.Plan,
+    rrp.Plan,
+    gaps.Plan,
 )
 
 

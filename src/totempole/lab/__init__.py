@@ -5,6 +5,8 @@
         with lab.loss(2, percent=20):
             …
 
+With `networks=2` each host is on two switches, and a fault names one: `lab.loss(2, percent=20, network=1)`.
+
 Needs root, iproute2 and nftables: `missing()` says what is not there. The machine's own network is never
 touched: the bridge, too, lives in a namespace. For tests on real sockets and for benchmarks.
 """
@@ -12,6 +14,7 @@ touched: the bridge, too, lives in a namespace. For tests on real sockets and fo
 from totempole.lab.commands import LabError
 from totempole.lab.counters import Counters, PortCounters
 from totempole.lab.faults import Fault
-from totempole.lab.lab import Host, Lab, missing
+from totempole.lab.hosts import Host
+from totempole.lab.lab import Lab, missing
 
 __all__ = ["Counters", "Fault", "Host", "Lab", "LabError", "PortCounters", "missing"]

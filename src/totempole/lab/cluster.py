@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import Any, Self
 
 from totempole.lab.commands import LabError
-from totempole.lab.lab import Host, Lab
+from totempole.lab.hosts import Host
+from totempole.lab.lab import Lab
 from totempole.lab.loopback import LoopbackHost, LoopbackLab
+from totempole.rrp.config import RedundancyConfig
 from totempole.runtime.config import (
     LogConfig,
     NetworkConfig,
@@ -45,11 +47,18 @@ class Setup:
     ring: RingConfig = field(default_factory=RingConfig)
     transport: str = "multicast"
     ipv6: bool = False
+    multicast_group: str = ""
+    """Of all networks; empty: the default of each."""
     key_file: Path | None = None
     offload: str = "auto"
     trace: str = "off"
     inputs: bool = False
     log_level: str = "warning"
+    networks: int = 1
+    """Those of the lab that are used, the first ones."""
+    redundancy: RedundancyConfig = field(default_factory=RedundancyConfig)
+    capacities: tuple[int, ...] = ()
+    """Of each network; without them all are equal."""
 
 
 class PlayerProcess:
@@ -192,23 +201,32 @@ class Cluster:
             self.players[number] = PlayerProcess(self.lab.hosts[number], self._files[number])
         return self.players[number]
 
-    def _address(self, number: int, setup: Setup) -> str:
+    def _address(self, number: int, setup: Setup, network: int) -> str:
         host = self.lab.hosts[number]
-        return host.address6 if setup.ipv6 else host.address
+        return (host.addresses6 if setup.ipv6 else host.addresses)[network]
 
-    def _write_config(self, number: int, setup: Setup, numbers: Iterable[int]) -> Path:
+    def _network(self, number: int, setup: Setup, numbers: Iterable[int], network: int) -> NetworkConfig:
         peers: tuple[Peer, ...] = ()
         if setup.transport == "mesh":
-            peers = tuple(Peer(other, self._address(other, setup), 5400) for other in numbers)
+            peers = tuple(Peer(other, self._address(other, setup, network), 5400) for other in numbers)
+        return NetworkConfig(
+            name=network_name(network) if setup.networks > 1 else "",
+            address=self._address(number, setup, network),
+            transport=setup.transport,
+            multicast_group=setup.multicast_group,
+            peers=peers,
+            offload=setup.offload,
+            capacity=setup.capacities[network] if setup.capacities else 1,
+        )
+
+    def _write_config(self, number: int, setup: Setup, numbers: Iterable[int]) -> Path:
+        networks = [self._network(number, setup, numbers, network) for network in range(setup.networks)]
         config = NodeConfig(
             processor=number,
             directory=self.directory / f"node-{number}",
-            network=NetworkConfig(
-                address=self._address(number, setup),
-                transport=setup.transport,
-                peers=peers,
-                offload=setup.offload,
-            ),
+            network=networks[0],
+            more_networks=tuple(networks[1:]),
+            redundancy=setup.redundancy,
             security=SecurityConfig(key_file=setup.key_file, unsealed=setup.key_file is None),
             ring=setup.ring,
             trace=TraceConfig(
@@ -267,6 +285,11 @@ class Cluster:
 
 def with_ring(setup: Setup, **settings: Any) -> Setup:
     return replace(setup, ring=replace(setup.ring, **settings))
+
+
+def network_name(network: int) -> str:
+    """In the nodes' configurations: a, b, c."""
+    return chr(ord("a") + network)
 
 
 def _by_member(groups: Collection[Collection[int]]) -> dict[int, tuple[int, ...]]:

@@ -18,6 +18,14 @@ from totempole.lab.faults import Fault
 
 TABLE = "bridge lab"
 FORWARD = f"{TABLE} forward"
+LARGE_BYTES = 1_000
+"""IP packets that are longer are large."""
+ONLY = {
+    "": ("",),
+    "multicast": ("ip daddr 239.0.0.0/8 ", "ip6 daddr ff15::/16 "),
+    "large": (f"meta length > {LARGE_BYTES} ",),
+}
+"""What a cut is of, as matches. Anything else is a protocol above IP, like udp."""
 PARTS = 10_000
 """Shares are drawn in hundredths of a percent."""
 
@@ -30,32 +38,37 @@ class Stage(IntEnum):
     MARK = 2
 
 
-def port(number: int) -> str:
+def port(number: int, network: int = 0) -> str:
     """The switch's end of a host's cable."""
-    return f"p{number}"
+    return f"n{network}p{number}" if network else f"p{number}"
 
 
-def ports(numbers: Iterable[int]) -> str:
-    return "{ " + ", ".join(f'"{port(number)}"' for number in sorted(numbers)) + " }"
+def ports(numbers: Iterable[int], network: int = 0) -> str:
+    return "{ " + ", ".join(f'"{port(number, network)}"' for number in sorted(numbers)) + " }"
 
 
-def cut_rule(senders: Iterable[int], receivers: Iterable[int], only: str = "") -> str:
-    """`only`: a protocol above IP, like udp; all frames if none is named."""
-    what = f"meta l4proto {only} " if only else ""
-    return f"iifname {ports(senders)} oifname {ports(receivers)} {what}counter name cut drop"
+def cut_rules(
+    senders: Iterable[int], receivers: Iterable[int], only: str = "", network: int = 0
+) -> list[str]:
+    """`only`: as in ONLY; all frames if it is empty."""
+    paths = f"iifname {ports(senders, network)} oifname {ports(receivers, network)}"
+    matches = ONLY.get(only, (f"meta l4proto {only} ",))
+    return [f"{paths} {match}counter name cut drop" for match in matches]
 
 
-def loss_rule(sender: int | None, receiver: int, percent: float) -> str:
-    source = "" if sender is None else f'iifname "{port(sender)}" '
-    return f'{source}oifname "{port(receiver)}" {_draw(percent)}counter name lost drop'
+def loss_rule(sender: int | None, receiver: int, percent: float, network: int = 0) -> str:
+    source = "" if sender is None else f'iifname "{port(sender, network)}" '
+    return f'{source}oifname "{port(receiver, network)}" {_draw(percent)}counter name lost drop'
 
 
-def mark_rule(receiver: int, percent: float, queue: str) -> str:
-    return f'oifname "{port(receiver)}" {_draw(percent)}counter name marked meta priority set {queue}'
+def mark_rule(receiver: int, percent: float, queue: str, network: int = 0) -> str:
+    end = port(receiver, network)
+    return f'oifname "{end}" {_draw(percent)}counter name marked meta priority set {queue}'
 
 
-def partition_rules(groups: Sequence[Sequence[int]]) -> list[str]:
-    return [cut_rule(one, other) for one, other in itertools.permutations(groups, 2)]
+def partition_rules(groups: Sequence[Sequence[int]], network: int = 0) -> list[str]:
+    pairs = itertools.permutations(groups, 2)
+    return [rule for one, other in pairs for rule in cut_rules(one, other, network=network)]
 
 
 def _draw(percent: float) -> str:

@@ -1,4 +1,4 @@
-"""A lab: hosts on a switch, built in one go and removed whatever happens."""
+"""A lab: hosts on one or several switches, built in one go and removed whatever happens."""
 
 from __future__ import annotations
 
@@ -6,31 +6,29 @@ import functools
 import os
 import re
 import signal
-import subprocess
 import sys
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from types import FrameType, TracebackType
-from typing import Any, Literal
+from typing import Literal
 
 from totempole.lab import commands, namespaces, queues
 from totempole.lab.commands import LabError
 from totempole.lab.counters import Counters, read_ports
 from totempole.lab.faults import Fault
-from totempole.lab.filter import Filter, Stage, cut_rule, loss_rule, mark_rule, partition_rules, port
+from totempole.lab.filter import Filter, Stage, cut_rules, loss_rule, mark_rule, partition_rules, port
+from totempole.lab.hosts import Host, address6_lines, bridge, device, interface_lines, medium, port_line
 from totempole.lab.queues import Shape
 
 HOSTS_MAX = 200
+NETWORKS_MAX = 7
 MTU_MIN, MTU_MAX = 68, 65_535
 IPV6_MTU_MIN = 1280
 GSO_SEGMENTS_MAX = 65_535
 """The kernel's default for a veth."""
-MULTICAST = "239.0.0.0/8"
-DEVICE = "eth0"
-"""A host's end of its cable."""
-BRIDGE = "br0"
-MEDIUM = "medium"
+WIRE = "wire"
+"""The ends of a cable between two switches: wire0 and wire1."""
 NO_IP_FILTERS = "for file in /proc/sys/net/bridge/bridge-nf-call-*; do [ ! -e $file ] || echo 0 >$file; done"
 """A switch forwards frames. A bridge may otherwise pass each of them through the filters for IP, too."""
 ENDED_BY_SIGTERM = 128 + signal.SIGTERM
@@ -38,58 +36,37 @@ ENDED_BY_SIGTERM = 128 + signal.SIGTERM
 Direction = Literal["to", "from", "both"]
 
 
-class Host:
-    """One namespace: its addresses, and programs that run there."""
-
-    def __init__(self, namespace: str, number: int, ipv6: bool) -> None:
-        self.namespace = namespace
-        self.number = number
-        self.address = f"10.77.0.{number}"
-        self.address6 = f"fd77::{number:x}" if ipv6 else ""
-        self.device = DEVICE
-        self._programs: list[subprocess.Popen[Any]] = []
-
-    def popen(self, argv: Sequence[str | os.PathLike[str]], **options: Any) -> subprocess.Popen[Any]:
-        """Starts a program here; `options` are those of subprocess.Popen. Its `pid` is the program's own."""
-        program = subprocess.Popen(self._inside(argv), **options)
-        self._programs = [other for other in self._programs if other.poll() is None]
-        self._programs.append(program)
-        return program
-
-    def run(self, argv: Sequence[str | os.PathLike[str]], **options: Any) -> subprocess.CompletedProcess[str]:
-        """Runs a program to its end; CalledProcessError when it fails, unless `check=False`."""
-        chosen: dict[str, Any] = {"check": True, "capture_output": True, "text": True, **options}
-        return subprocess.run(self._inside(argv), **chosen)
-
-    def end_programs(self) -> None:
-        for program in self._programs:
-            if program.poll() is None:
-                program.kill()
-            program.wait()
-        self._programs.clear()
-
-    def _inside(self, argv: Sequence[str | os.PathLike[str]]) -> list[str]:
-        return commands.inside(self.namespace, [os.fspath(word) for word in argv])
-
-    def __repr__(self) -> str:
-        return f"Host({self.number}, {self.namespace!r})"
-
-
 class Lab:
-    """`hosts` are numbered from 1, and faults name hosts by number."""
+    """`hosts` are numbered from 1, and faults name hosts by number.
 
-    def __init__(self, name: str, hosts: int, mtu: int = 1500, ipv6: bool = True) -> None:
+    Each of `networks` is a switch of its own, and each host has an interface on each. They are counted from
+    0. A fault is one of a single network, the first unless it names another.
+    """
+
+    def __init__(
+        self, name: str, hosts: int, mtu: int | Sequence[int] = 1500, ipv6: bool = True, networks: int = 1
+    ) -> None:
+        """`mtu`: of all networks, or of each."""
         if not re.fullmatch(r"[a-z0-9_]{1,20}", name):
             raise LabError(f"name is {name!r}: give up to 20 small letters, digits and underscores")
         if not 1 <= hosts <= HOSTS_MAX:
             raise LabError(f"hosts is {hosts}: give a number between 1 and {HOSTS_MAX}")
+        if not 1 <= networks <= NETWORKS_MAX:
+            raise LabError(f"networks is {networks}: give a number between 1 and {NETWORKS_MAX}")
         prefix = f"tp-{os.getpid()}-{name}"
         self.switch = f"{prefix}-sw"
-        self.hosts = {number: Host(f"{prefix}-{number}", number, ipv6) for number in range(1, hosts + 1)}
-        self._mtu = _checked_mtu(mtu)
+        """The namespace of all switches."""
+        self.networks = networks
+        self.hosts = {
+            number: Host(f"{prefix}-{number}", number, ipv6, networks) for number in range(1, hosts + 1)
+        }
+        sizes = [mtu] * networks if isinstance(mtu, int) else list(mtu)
+        if len(sizes) != networks:
+            raise LabError(f"mtu is {mtu}: give one, or one for each of {networks} networks")
+        self._mtu = [_checked_mtu(size) for size in sizes]
         self._filter = Filter(self.switch)
         self._cuts: list[Fault] = []
-        self._partition: Fault | None = None
+        self._partitions: dict[int, Fault] = {}
         self._busy: set[str] = set()
         self._sigterm = _SigtermUnwinds()
 
@@ -131,75 +108,106 @@ class Lab:
         return [self.switch, *(host.namespace for host in self.hosts.values())]
 
     def _build(self) -> None:
-        cables = (
-            f"link add {DEVICE} netns {host.namespace} mtu {self._mtu} type veth "
-            f"peer name {port(number)} netns {self.switch} mtu {self._mtu}"
-            for number, host in self.hosts.items()
-        )
+        cables = [self._cable(host, network) for host in self.hosts.values() for network in self._places]
         commands.ip([*(f"netns add {name}" for name in self._names), *cables])
         commands.run(commands.inside(self.switch, ["sh", "-c", NO_IP_FILTERS]))
-        commands.ip(self._switch_lines(), self.switch)
+        commands.ip([line for network in self._places for line in self._switch_lines(network)], self.switch)
         for host in self.hosts.values():
-            commands.ip(_host_lines(host), host.namespace)
+            lines = [line for network in self._places for line in interface_lines(host, network)]
+            commands.ip(["link set lo up", *lines], host.namespace)
 
-    def _switch_lines(self) -> list[str]:
+    @property
+    def _places(self) -> range:
+        return range(self.networks)
+
+    def _cable(self, host: Host, network: int) -> str:
+        mtu = self._mtu[network]
+        return (
+            f"link add {device(network)} netns {host.namespace} mtu {mtu} type veth "
+            f"peer name {port(host.number, network)} netns {self.switch} mtu {mtu}"
+        )
+
+    def _switch_lines(self, network: int) -> list[str]:
         # No spanning tree, no learning which port wants which group: a port forwards from its first frame on.
+        name = bridge(network)
         return [
-            f"link add {BRIDGE} type bridge forward_delay 0 stp_state 0 mcast_snooping 0",
-            f"link set {BRIDGE} addrgenmode none up",
-            *(f"link set {port(number)} addrgenmode none master {BRIDGE} up" for number in self.hosts),
+            f"link add {name} type bridge forward_delay 0 stp_state 0 mcast_snooping 0",
+            f"link set {name} addrgenmode none up",
+            *(port_line(port(number, network), network) for number in self.hosts),
         ]
 
     # Faults of the network
 
-    def loss(self, host: int, percent: float, frm: int | None = None) -> Fault:
+    def loss(self, host: int, percent: float, frm: int | None = None, network: int = 0) -> Fault:
         """Drops a share of what goes to the host, from everybody or from one."""
-        self._check(host, *([] if frm is None else [frm]))
-        rule = loss_rule(frm, host, percent)
+        self._check(host, *([] if frm is None else [frm]), network=network)
+        rule = loss_rule(frm, host, percent, network)
         return self._filter.add(f"loss of {percent} % to {host}", Stage.LOSS, [rule])
 
-    def cut(self, frm: int, to: int, only: str = "") -> Fault:
+    def cut(self, frm: int, to: int, only: str = "", network: int = 0) -> Fault:
         """One way: nothing from one host reaches the other.
 
-        `only`: nothing of that protocol, like udp. Without it ARP is cut too. The other way of the link then
-        dies when the hosts forget each other's hardware address, half a minute later.
+        `only`: nothing of that protocol, like udp; or `multicast`, as on a switch that forgets its groups; or
+        `large`, datagrams of more than LARGE_BYTES, as on a path that drops them silently (bursts are larger:
+        see `holes`). Without it ARP is cut too. The other way of the link then dies when the hosts forget
+        each other's hardware address, half a minute later.
         """
-        self._check(frm, to)
-        fault = self._filter.add(f"cut {frm}-{to}", Stage.CUT, [cut_rule([frm], [to], only)])
+        return self._cut(f"cut {frm}-{to}", [frm], [to], only, network)
+
+    def mute(self, host: int, only: str = "", network: int = 0) -> Fault:
+        """Nothing from the host reaches anyone."""
+        return self._cut(f"mute {host}", [host], self._others(host), only, network)
+
+    def deafen(self, host: int, only: str = "", network: int = 0) -> Fault:
+        """Nothing reaches the host."""
+        return self._cut(f"deafen {host}", self._others(host), [host], only, network)
+
+    def sever(self, only: str = "", network: int = 0) -> Fault:
+        """Nothing on the network reaches anyone."""
+        return self._cut(f"sever {network}", self.hosts, self.hosts, only, network)
+
+    def _cut(
+        self, name: str, senders: Collection[int], receivers: Collection[int], only: str, network: int
+    ) -> Fault:
+        self._check(*senders, *receivers, network=network)
+        fault = self._filter.add(name, Stage.CUT, cut_rules(senders, receivers, only, network))
         self._cuts.append(fault)
         return fault
 
-    def partition(self, groups: Sequence[Sequence[int]]) -> Fault:
+    def _others(self, host: int) -> list[int]:
+        return [number for number in self.hosts if number != host]
+
+    def partition(self, groups: Sequence[Sequence[int]], network: int = 0) -> Fault:
         """Only hosts of the same group hear each other; one in no group is alone. Replaces the last one."""
         named = [number for group in groups for number in group]
-        self._check(*named)
+        self._check(*named, network=network)
         if len(set(named)) < len(named):
             raise LabError(f"partition {groups}: a host is in two groups")
         alone = [[number] for number in self.hosts if number not in named]
-        rules = partition_rules([*(group for group in groups if group), *alone])
+        rules = partition_rules([*(group for group in groups if group), *alone], network)
         fault = self._filter.add(f"partition {groups}", Stage.CUT, rules)
-        if self._partition is not None:
-            self._partition.undo()
-        self._partition = fault
+        if network in self._partitions:
+            self._partitions[network].undo()
+        self._partitions[network] = fault
         return fault
 
     def heal(self) -> None:
-        """Ends every partition and cut. Loss, queues and sizes stay."""
-        for fault in (*self._cuts, *([] if self._partition is None else [self._partition])):
+        """Ends every partition and cut, on all networks. Loss, queues, sizes and interfaces stay."""
+        for fault in (*self._cuts, *self._partitions.values()):
             fault.undo()
         self._cuts.clear()
-        self._partition = None
+        self._partitions.clear()
 
-    def reorder(self, host: int, percent: float = 10, slow_rate: str = "50mbit") -> Fault:
+    def reorder(self, host: int, percent: float = 10, slow_rate: str = "50mbit", network: int = 0) -> Fault:
         """Sends a share of the frames to the host through a slow lane, where the others overtake them.
 
         What comes faster than the slow lane drains waits there, up to a thousand frames; then it is lost.
         """
-        self._check(host)
-        device = port(host)
-        lanes = self._queue(self.switch, device, queues.two_lanes(device, slow_rate), queues.remove(device))
+        self._check(host, network=network)
+        end = port(host, network)
+        lanes = self._queue(self.switch, end, queues.two_lanes(end, slow_rate), queues.remove(end))
         try:
-            mark = self._filter.add("mark", Stage.MARK, [mark_rule(host, percent, queues.SLOW_LANE)])
+            mark = self._filter.add("mark", Stage.MARK, [mark_rule(host, percent, queues.SLOW_LANE, network)])
         except LabError:
             lanes.undo()
             raise
@@ -214,6 +222,7 @@ class Lab:
         direction: Direction = "both",
         queue_bytes: int = 1_000_000,
         overhead_bytes: int = 0,
+        network: int = 0,
     ) -> Fault:
         """Each host's cable gets this speed, each way of it on its own: a switched, full-duplex LAN.
 
@@ -221,22 +230,27 @@ class Lab:
         is lost. `to`: one where the switch sends to the host; what overflows `queue_bytes` there is lost.
         """
         numbers = list(self.hosts if hosts is None else hosts)
-        self._check(*numbers)
+        self._check(*numbers, network=network)
         sends = Shape(rate, queues.SENDER_QUEUE_BYTES, overhead_bytes)
         receives = Shape(rate, queue_bytes, overhead_bytes)
-        ends = [(self.hosts[number].namespace, DEVICE, sends) for number in numbers if direction != "to"]
-        ends += [(self.switch, port(number), receives) for number in numbers if direction != "from"]
+        own = device(network)
+        ends = [(self.hosts[number].namespace, own, sends) for number in numbers if direction != "to"]
+        ends += [(self.switch, port(number, network), receives) for number in numbers if direction != "from"]
         done: list[Fault] = []
         try:
-            for namespace, device, shape in ends:
-                done.append(self._queue(namespace, device, [shape.add(device)], queues.remove(device)))
+            for namespace, end, shape in ends:
+                done.append(self._queue(namespace, end, [shape.add(end)], queues.remove(end)))
         except LabError:
             _all("", done).undo()
             raise
         return _all(f"{rate} {direction} {numbers}", done)
 
     def shared_medium(
-        self, rate: str = "100mbit", queue_bytes: int = 1_000_000, overhead_bytes: int = 0
+        self,
+        rate: str = "100mbit",
+        queue_bytes: int = 1_000_000,
+        overhead_bytes: int = 0,
+        network: int = 0,
     ) -> Fault:
         """One medium for all, as the Ethernet of the papers: each frame of each host passes one token bucket.
 
@@ -244,24 +258,26 @@ class Lab:
         one never does. Without collisions. Senders are not slowed down by it: shape them `from`, too, or what
         overflows `queue_bytes` is lost.
         """
-        devices = [port(number) for number in self.hosts]
-        self._claim(self.switch, MEDIUM)
+        self._check(network=network)
+        ends = [port(number, network) for number in self.hosts]
+        name = medium(network)
+        self._claim(self.switch, name)
         shape = Shape(rate, queue_bytes, overhead_bytes)
         try:
-            commands.ip([f"link add {MEDIUM} type ifb", f"link set {MEDIUM} up"], self.switch)
-            detours = [line for device in devices for line in queues.detour(device, MEDIUM)]
-            commands.tc([shape.add(MEDIUM), *detours], self.switch)
+            commands.ip([f"link add {name} type ifb", f"link set {name} up"], self.switch)
+            detours = [line for end in ends for line in queues.detour(end, name)]
+            commands.tc([shape.add(name), *detours], self.switch)
         except LabError:
             with suppress(LabError):
-                self._end_medium(devices)
+                self._end_medium(name, ends)
             raise
-        return Fault(f"one medium of {rate}", lambda: self._end_medium(devices))
+        return Fault(f"one medium of {rate}", lambda: self._end_medium(name, ends))
 
-    def _end_medium(self, devices: list[str]) -> None:
-        self._busy.discard(f"{self.switch} {MEDIUM}")
-        for device in devices:
-            commands.tc([queues.end_detour(device)], self.switch)
-        commands.ip([f"link del {MEDIUM}"], self.switch)
+    def _end_medium(self, name: str, ends: list[str]) -> None:
+        self._busy.discard(f"{self.switch} {name}")
+        for end in ends:
+            commands.tc([queues.end_detour(end)], self.switch)
+        commands.ip([f"link del {name}"], self.switch)
 
     def holes(self, on: bool = True, hosts: Iterable[int] | None = None) -> None:
         """Cuts bursts into segments where they leave a host, so that single segments can be lost.
@@ -271,74 +287,116 @@ class Lab:
         segments = 1 if on else GSO_SEGMENTS_MAX
         for number in self.hosts if hosts is None else hosts:
             self._check(number)
-            commands.ip([f"link set {DEVICE} gso_max_segs {segments}"], self.hosts[number].namespace)
+            lines = [f"link set {device(network)} gso_max_segs {segments}" for network in self._places]
+            commands.ip(lines, self.hosts[number].namespace)
 
-    def mtu(self, host: int, mtu: int) -> Fault:
+    def mtu(self, host: int, mtu: int, network: int = 0) -> Fault:
         """The host's cable takes frames of this size only, both ways: larger ones to it are dropped.
 
         Bursts to it are cut into segments first. Otherwise a veth hands them over whole, unmeasured. Below
         1280 the kernel takes the IPv6 address away; it is back when this is undone.
         """
-        self._check(host)
-        self._set_mtu(host, _checked_mtu(mtu), 1)
-        return Fault(f"mtu {mtu} at {host}", lambda: self._set_mtu(host, self._mtu, GSO_SEGMENTS_MAX))
+        self._check(host, network=network)
+        self._set_mtu(host, network, _checked_mtu(mtu), 1)
+        return Fault(
+            f"mtu {mtu} at {host}",
+            lambda: self._set_mtu(host, network, self._mtu[network], GSO_SEGMENTS_MAX),
+        )
 
-    def _set_mtu(self, host: int, mtu: int, segments: int) -> None:
-        lines = [f"link set {DEVICE} mtu {mtu}"]
+    def _set_mtu(self, host: int, network: int, mtu: int, segments: int) -> None:
+        lines = [f"link set {device(network)} mtu {mtu}"]
         if mtu >= IPV6_MTU_MIN:
-            lines += _address6_lines(self.hosts[host])
+            lines += address6_lines(self.hosts[host], network)
         commands.ip(lines, self.hosts[host].namespace)
         # The switch's end keeps its size: it would drop large frames, too, but count none.
-        commands.ip([f"link set {port(host)} gso_max_segs {segments}"], self.switch)
+        commands.ip([f"link set {port(host, network)} gso_max_segs {segments}"], self.switch)
 
-    def counters(self) -> Counters:
+    # Interfaces and cables
+
+    def interface_down(self, host: int, network: int = 0) -> Fault:
+        """`ip link set DEVICE down` on the host."""
+        self._check(host, network=network)
+        commands.ip([f"link set {device(network)} down"], self.hosts[host].namespace)
+        lines = interface_lines(self.hosts[host], network)
+        return Fault(f"interface down at {host}", lambda: commands.ip(lines, self.hosts[host].namespace))
+
+    def interface_gone(self, host: int, network: int = 0) -> Fault:
+        """The host's interface is taken out. Undone, it is a new one of the same name and address."""
+        self._check(host, network=network)
+        own, end = device(network), port(host, network)
+        taken = {
+            f"{self.hosts[host].namespace} {own}",
+            f"{self.switch} {end}",
+            f"{self.switch} {medium(network)}",
+        }
+        if taken & self._busy:
+            raise LabError(f"{own} of host {host} has a queue: undo its shape, reorder or medium first")
+        commands.ip([f"link del {own}"], self.hosts[host].namespace)
+        return Fault(f"interface gone at {host}", lambda: self._put_in(self.hosts[host], network))
+
+    def _put_in(self, host: Host, network: int) -> None:
+        commands.ip([self._cable(host, network)])
+        commands.ip([port_line(port(host.number, network), network)], self.switch)
+        commands.ip(interface_lines(host, network), host.namespace)
+
+    def unplug(self, host: int, network: int = 0) -> Fault:
+        """The host's interface is up and has no carrier."""
+        self._check(host, network=network)
+        end = port(host, network)
+        commands.ip([f"link set {end} down"], self.switch)
+        return Fault(f"unplugged at {host}", lambda: commands.ip([f"link set {end} up"], self.switch))
+
+    def wire(self, one: int, other: int) -> Fault:
+        """A cable between two switches, as somebody may plug in by mistake."""
+        self._check(network=one)
+        self._check(network=other)
+        if one == other:
+            raise LabError(f"a cable from network {one} to itself would be a loop: name two networks")
+        ends = f"{WIRE}{one}{other}", f"{WIRE}{other}{one}"
+        lines = [f"link add {ends[0]} type veth peer name {ends[1]}"]
+        lines += [port_line(end, network) for end, network in zip(ends, (one, other), strict=True)]
+        commands.ip(lines, self.switch)
+        return Fault(
+            f"networks {one} and {other} wired together",
+            lambda: commands.ip([f"link del {ends[0]}"], self.switch),
+        )
+
+    def counters(self, network: int = 0) -> Counters:
+        """What was lost, cut and marked on all networks, and the ports of one."""
         counts = self._filter.counts()
         return Counters(
             lost=counts.get("lost", 0),
             cut=counts.get("cut", 0),
             marked=counts.get("marked", 0),
-            ports=read_ports(self.switch, {port(number): number for number in self.hosts}),
+            ports=read_ports(self.switch, {port(number, network): number for number in self.hosts}),
         )
 
-    def _queue(self, namespace: str, device: str, add: list[str], remove: str) -> Fault:
-        self._claim(namespace, device)
+    def _queue(self, namespace: str, end: str, add: list[str], remove: str) -> Fault:
+        self._claim(namespace, end)
 
         def undo() -> None:
-            self._busy.discard(f"{namespace} {device}")
+            self._busy.discard(f"{namespace} {end}")
             commands.tc([remove], namespace)
 
         try:
             commands.tc(add, namespace)
         except LabError:
-            self._busy.discard(f"{namespace} {device}")
+            self._busy.discard(f"{namespace} {end}")
             raise
-        return Fault(f"queue at {device}", undo)
+        return Fault(f"queue at {end}", undo)
 
-    def _claim(self, namespace: str, device: str) -> None:
+    def _claim(self, namespace: str, end: str) -> None:
         """A device has one queue: shaping and reordering the same way of a cable exclude each other."""
-        if f"{namespace} {device}" in self._busy:
-            raise LabError(f"{device} of {namespace} has a queue already: undo its shape or reorder first")
-        self._busy.add(f"{namespace} {device}")
+        if f"{namespace} {end}" in self._busy:
+            raise LabError(f"{end} of {namespace} has a queue already: undo its shape or reorder first")
+        self._busy.add(f"{namespace} {end}")
 
-    def _check(self, *numbers: int) -> None:
+    def _check(self, *numbers: int, network: int = 0) -> None:
+        if network not in self._places:
+            raise LabError(f"no network {network}: this lab has 0 to {self.networks - 1}")
         for number in numbers:
             if number not in self.hosts:
                 raise LabError(f"no host {number}: this lab has 1 to {len(self.hosts)}")
-
-
-def _host_lines(host: Host) -> list[str]:
-    return [
-        "link set lo up",
-        f"link set {DEVICE} up",
-        f"addr add {host.address}/24 brd + dev {DEVICE}",
-        f"route add {MULTICAST} dev {DEVICE}",
-        *_address6_lines(host),
-    ]
-
-
-def _address6_lines(host: Host) -> list[str]:
-    # Duplicate address detection would keep the address unusable for a second or two.
-    return [f"addr replace {host.address6}/64 dev {DEVICE} nodad"] if host.address6 else []
 
 
 def _checked_mtu(mtu: int) -> int:

@@ -17,6 +17,7 @@ class LoopbackHost:
         # A process of its own may have a lab of its own: its number keeps the two apart.
         self.address = f"127.{64 + os.getpid() // 256 % 128}.{os.getpid() % 256}.{number}"
         self.address6 = ""
+        self.addresses, self.addresses6 = (self.address,), (self.address6,)
 
     def popen(self, argv: Sequence[str | os.PathLike[str]], **options: Any) -> subprocess.Popen[Any]:
         return subprocess.Popen([os.fspath(word) for word in argv], **options)

@@ -7,7 +7,7 @@ takes commands on standard input, one a line, with numbers and words after them:
     pace SIZE SERVICE RATE    so many messages a second, each with the time it was sent at
     quiet                     sends nothing from here on
     mark                      counts from here on
-    report                    prints what was counted since the mark
+    report                    prints what was counted since the mark, and the longest gap between deliveries
     rekey                     reads the key file again
     leave                     leaves the ring and ends
 """
@@ -72,10 +72,15 @@ class Player:
         self._marked_ns = time.monotonic_ns()
         self._cpu_s = time.process_time()
         self._changes = 0
+        self._delivered_ns = self._marked_ns
+        self._gap_ns = 0
 
     # The application
 
     def delivered(self, packet: Deliver, messages: Batch) -> None:
+        now_ns = time.monotonic_ns()
+        self._gap_ns = max(self._gap_ns, now_ns - self._delivered_ns)
+        self._delivered_ns = now_ns
         self._packets += 1
         self._messages += len(messages)
         self._bytes += messages.size
@@ -152,11 +157,22 @@ class Player:
             rss_bytes=_resident_bytes(),
             peak_rss_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
             changes=self._changes,
+            gap_ms=max(self._gap_ns, time.monotonic_ns() - self._delivered_ns) / 1e6,
             sent=self.sent,
             delivered_from=self.delivered_from,
             latencies_us=self._latencies_us,
+            networks=self._networks(),
             status=snapshot(self.driver),
         )
+
+    def _networks(self) -> list[dict[str, str]]:
+        """Of a ring on several networks: the state of each, and what is wrong with it."""
+        services = [networks.service for networks in self.driver.stack.networks]
+        return [
+            {"state": state.name.lower(), "why": why}
+            for service in services
+            for state, why in zip(service.states, service.why, strict=True)
+        ]
 
     def _rekey(self) -> None:
         keys = load_keyring(self._config, self._logger)
