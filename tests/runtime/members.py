@@ -133,7 +133,10 @@ class Member:
         def retried() -> bool:
             done.clear()
             self.driver.call(attempt)
-            return (done.wait(0.1) and sent[-1]) or not self.running
+            while not done.wait(0.1):  # no second attempt before the first is over
+                if not self.running:
+                    return True
+            return sent[-1]
 
         wait_until(retried)
         assert self.running, self.error
