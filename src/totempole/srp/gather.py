@@ -3,8 +3,10 @@
 What a processor believes about the others is in `gathering`; here is when it says so, and what follows.
 
 Deviations:
-- rotation counts start at zero on reaching consensus, so that processors that never saw the Commit token
-  are the weakest, whatever they did on their old ring;
+- rotation counts start at zero when a ring is installed and when a consensus is reached, and count only the
+  tokens of rings that are being formed. So processors that never saw the Commit token are the weakest,
+  whatever they did on their old ring. One that never reached the consensus, because it does not hear
+  somebody, is among them;
 - a Commit token that comes after the Token Loss timeout in Gather is still taken, unless a Join of one of its
   members shows that the ring has been given up; the paper discards it unseen. It counts only from the
   predecessor on the ring that it forms;

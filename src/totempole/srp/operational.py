@@ -35,6 +35,8 @@ class Operational(Phase):
 
     def begin(self) -> None:
         """What came of the new ring before it was installed is delivered first."""
+        # What it forwards on an installed ring says nothing about the attempt to form the next one.
+        self.processor.rotation_count = 0
         self._ordering.deliver(self.ring)
 
     # The token

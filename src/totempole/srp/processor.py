@@ -90,7 +90,7 @@ class Processor:
         self.promise: frozenset[ProcessorId] = frozenset()
         """my_deliver_memb, once my_received_flg is true; until a ring is installed."""
         self.rotation_count = 0
-        """Tokens forwarded since the last consensus; Joins tell it."""
+        """Tokens forwarded since the last consensus, while its ring is being formed; Joins tell it."""
         self.joined_us = -NEVER
         """When this processor last broadcast a Join."""
         self.join_is_due = False

@@ -104,7 +104,6 @@ class TokenHolder:
             self._trace_blame(blame, token)
             return blame
         processor, now_us = self._processor, self._output.now_us
-        processor.rotation_count += 1
         self._visited_us = now_us
         self.passed = self._ordering.visit(ring, token, recovery)
         timeouts = processor.timeouts
