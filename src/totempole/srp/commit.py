@@ -51,7 +51,8 @@ class Commit(Phase):
         mine = forming.my_entry
         entries = tuple(mine if entry.processor == processor.me else entry for entry in token.memb_list)
         forming.pass_commit_token(token._replace(memb_list=entries))
-        processor.timeouts.token_left(self.output.now_us)
+        if len(forming.ring.members) > 1:
+            processor.timeouts.token_left(self.output.now_us)
 
     # The Commit token
 

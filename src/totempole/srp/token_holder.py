@@ -107,7 +107,8 @@ class TokenHolder:
         self._visited_us = now_us
         self.passed = self._ordering.visit(ring, token, recovery)
         timeouts = processor.timeouts
-        timeouts.token_left(now_us, ring.idle_rounds >= processor.config.idle_rounds)
+        if len(ring.members) > 1:
+            timeouts.token_left(now_us, ring.idle_rounds >= processor.config.idle_rounds)
         processor.token_retransmission.set(timeouts.token_retransmission_us)
         processor.token_loss.set(timeouts.token_loss_us)
         return None
