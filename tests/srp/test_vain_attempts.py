@@ -37,7 +37,7 @@ def test_a_processor_without_a_consensus_has_forwarded_no_token() -> None:
 
 
 def test_a_processor_alone_keeps_the_timeouts_of_its_last_ring() -> None:
-    """It measures nobody's pace. With the shortest timeouts it would break up the attempts of a loaded ring."""
+    """It measures nobody's pace. With shorter timeouts it would break up the attempts of a loaded ring."""
     bench = Bench([1, 2])
     bench.form()
     bench.hop_us = 15_000

@@ -4,9 +4,9 @@ Deviations:
 - the ring's number is written to stable storage from the Commit token's first visit on, and the token waits
   for it at the second: all members write at the same time, not one after the other while the token waits;
 - a processor in Commit goes back to Gather as soon as a member's Join shows that this member refuses the
-  Commit token: it wants a larger ring, or it had agreed and now regards a member as failed. Figure 4.10 ignores Joins with an old ring's number, so the processor
-  waits for the Token Loss timeout. The consensus timeouts of the others may expire before it, and healthy
-  processors are then regarded as failed;
+  Commit token: it wants a larger ring, or it had agreed and now regards a member as failed. Figure 4.10
+  ignores Joins with an old ring's number, so the processor waits for the Token Loss timeout. The consensus
+  timeouts of the others may expire before it, and healthy processors are then regarded as failed;
 - Join timeouts do not occur in Commit (figure 4.9 cancels them; figure 4.10 handles them).
 """
 
@@ -129,8 +129,8 @@ class Commit(Phase):
         """A member that refuses the Commit token says so with its old ring's number.
 
         Sets only grow until a ring is installed, so a member that agreed and then regards another member as
-        failed will not agree again. If its agreement has not been heard here, its Join may be older than that.
-        In Recover all members have taken the Commit token, so such a Join is late there.
+        failed will not agree again. If its agreement has not been heard here, its Join may be older than
+        that. In Recover all members have taken the Commit token, so such a Join is late there.
         """
         if join.sender not in self.ring.members or join.ring_seq >= self.ring.ring_id.seq:
             return False
