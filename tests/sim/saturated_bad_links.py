@@ -48,6 +48,8 @@ class InCompany(Saturation):
 class Measured:
     delivered: Counter[ProcessorId] = field(default_factory=Counter)
     """Bytes, by receiver."""
+    from_sender: Counter[ProcessorId] = field(default_factory=Counter)
+    """Bytes that all received, by sender."""
     configurations: Counter[ProcessorId] = field(default_factory=Counter)
 
     def part(self, me: ProcessorId, whole: Measured) -> float:
@@ -73,6 +75,7 @@ def measure(
     def listen(host: Host, event: object) -> None:
         if type(event) is Deliver:
             found.delivered[host.me] += len(event.payload)
+            found.from_sender[event.origin] += len(event.payload)
 
     before = {me: len(host.configurations) for me, host in world.hosts.items()}
     for host in world.hosts.values():
