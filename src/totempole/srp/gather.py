@@ -40,7 +40,7 @@ CONSENSUS_SPREAD_PERCENT = 25
 class Gather(Phase):
     """The token of the old ring is gone; that of the next one has not come."""
 
-    __slots__ = ("_consensus", "_join_gap_us")
+    __slots__ = ("_consensus", "_join_gap_us", "_join_is_held_back")
 
     state = State.GATHER
 
@@ -50,6 +50,8 @@ class Gather(Phase):
         """What has been agreed on; from then on the Commit token is waited for."""
         self._join_gap_us = processor.timeouts.join_us // JOINS_PER_TIMEOUT
         """How long this processor waits after a Join before it broadcasts the next."""
+        self._join_is_held_back = False
+        """A Join that would say something new waits for its timer."""
 
     def begin(self) -> None:
         """On entering Gather, and whenever it begins anew."""
@@ -77,16 +79,16 @@ class Gather(Phase):
         wait_us = processor.joined_us + self._join_gap_us - self.output.now_us
         if wait_us <= 0:
             self.broadcast_join()
-        elif not processor.join_is_due:
+        elif not self._join_is_held_back:
             self.output.branch("join held back")
-            processor.join_is_due = True
+            self._join_is_held_back = True
             self.output.set_timer(Timer.JOIN, wait_us)
 
     def broadcast_join(self) -> None:
         """Broadcast a Join."""
         processor = self.processor
         processor.multicast(processor.new_join())
-        processor.join_is_due = False
+        self._join_is_held_back = False
         processor.joined_us = self.output.now_us
         self._join_gap_us = min(2 * self._join_gap_us, processor.timeouts.join_us)
         self.output.set_timer(Timer.JOIN, processor.timeouts.join_us)
@@ -136,7 +138,7 @@ class Gather(Phase):
             gathering.fail_the_weakest(self.processor.rotation_count)
             self.shift.to_gather("same membership twice")
             return
-        if self.processor.join_is_due:
+        if self._join_is_held_back:
             # The others need to hear that this processor agrees, too.
             self.broadcast_join()
         self._consensus = gathering.sets

@@ -40,7 +40,6 @@ class Processor:
         "future_ring_seq",
         "incarnation",
         "installed",
-        "join_is_due",
         "joined_us",
         "leaving",
         "me",
@@ -93,8 +92,6 @@ class Processor:
         """Tokens forwarded since the last consensus, while its ring is being formed; Joins tell it."""
         self.joined_us = -NEVER
         """When this processor last broadcast a Join."""
-        self.join_is_due = False
-        """A Join is held back that would say something new."""
         self.clock_ticket = 0
         """The write that moves the bound of the timestamps."""
         self.counter = 0
