@@ -89,7 +89,14 @@ class TokenHolder:
         if ticket != self.ticket:
             return None
         self.ticket = 0
-        return None if self.held is None or self._must_wait_for_clock() else self.held
+        return self.released()
+
+    def released(self) -> RegularToken | None:
+        """The token that is here, unless it must wait: a message may have come with a later timestamp."""
+        if self.held is not None and self._must_wait_for_clock():
+            self.hold(self.held)
+            return None
+        return self.held
 
     # Passing it on
 
