@@ -58,12 +58,19 @@ class Measured:
 
 @lru_cache
 def measure(
-    link: Link | None, rate_per_s: float = 0.0, fault_us: int = FAULT_US, bytes_per_s: int = BYTES_PER_S
+    link: Link | None,
+    rate_per_s: float = 0.0,
+    fault_us: int = FAULT_US,
+    bytes_per_s: int = BYTES_PER_S,
+    idle_us: int = 0,
 ) -> Measured:
-    """With senders of a fixed rate, or at full load."""
+    """With senders of a fixed rate, or at full load. The link breaks so long before they begin, or later."""
     world = World(1, 4, lans=(Lan(bandwidth_bytes_per_s=bytes_per_s),))
     world.start()
     world.run_for(S)
+    if link is not None and idle_us:
+        world.cut(*link)
+    world.run_for(idle_us)
     for me in world.hosts:
         load: Load = InCompany(world, me, size=MESSAGE_BYTES)
         if rate_per_s:

@@ -76,3 +76,12 @@ def test_at_half_load_a_link_with_the_token_costs_attempts_and_a_sender(link: Li
 def test_nine_tenths_and_ten_configurations_in_the_first_minute_at_full_load(link: Link) -> None:
     assert worst_part(link, fault_us=MINUTE_US) >= WANTED_PART
     assert most_configurations(link, fault_us=MINUTE_US) <= WANTED_CONFIGURATIONS
+
+
+@pytest.mark.parametrize("link", WITH_TOKEN, ids=str)
+def test_an_outsider_that_has_never_seen_the_load_breaks_up_nobody_else(link: Link) -> None:
+    """Its timeouts are the settings: it was left out before the others began to send."""
+    whole = measure(None, fault_us=MINUTE_US, idle_us=3 * S)
+    found = measure(link, fault_us=MINUTE_US, idle_us=3 * S)
+    assert min(found.part(me, whole) for me in healthy(link)) >= WANTED_PART
+    assert max(found.configurations[me] for me in healthy(link)) <= WANTED_CONFIGURATIONS
