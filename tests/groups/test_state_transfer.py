@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from layers_by_hand import Cluster
 
-from totempole.errors import SessionError
+from totempole.errors import ConfigurationError, SessionError
 from totempole.groups.commands import Disconnect, GiveState, LeaveGroup
 from totempole.groups.events import (
     GroupEvent,
@@ -333,6 +333,22 @@ def test_too_large_a_piece_is_refused(cluster: Cluster, replicas: Replicas) -> N
     cluster.ask(1, GiveState(1, "g", joiner, place, b"x" * STATE_CHUNK_BYTES_MAX, True))
     cluster.run()
     assert [len(chunk.content) for chunk in cluster.told(joiner, StateChunk)] == [STATE_CHUNK_BYTES_MAX]
+
+
+@pytest.mark.parametrize(
+    ("group", "problem"),
+    [("g" * 256, "256 bytes: give at most 255"), ("\ud800", "cannot be written as UTF-8")],
+)
+def test_state_for_a_name_that_no_packet_can_carry_is_refused(
+    cluster: Cluster, replicas: Replicas, group: str, problem: str
+) -> None:
+    donor = replicas.founder(1)
+    joiner = replicas.joiner(2)
+    cluster.run()
+    place = cluster.told(donor, StateAsked)[0].place
+    with pytest.raises(ConfigurationError, match=problem):
+        cluster.ask(1, GiveState(1, group, joiner, place, b"x", True))
+    assert cluster.layers[1].waiting_bytes == 0
 
 
 def test_state_that_nobody_expects_is_not_sent(cluster: Cluster, replicas: Replicas) -> None:

@@ -48,6 +48,8 @@ class InCompany(Saturation):
 class Measured:
     delivered: Counter[ProcessorId] = field(default_factory=Counter)
     """Bytes, by receiver."""
+    from_sender: Counter[ProcessorId] = field(default_factory=Counter)
+    """Bytes that all received, by sender."""
     configurations: Counter[ProcessorId] = field(default_factory=Counter)
 
     def part(self, me: ProcessorId, whole: Measured) -> float:
@@ -56,12 +58,19 @@ class Measured:
 
 @lru_cache
 def measure(
-    link: Link | None, rate_per_s: float = 0.0, fault_us: int = FAULT_US, bytes_per_s: int = BYTES_PER_S
+    link: Link | None,
+    rate_per_s: float = 0.0,
+    fault_us: int = FAULT_US,
+    bytes_per_s: int = BYTES_PER_S,
+    idle_us: int = 0,
 ) -> Measured:
-    """With senders of a fixed rate, or at full load."""
+    """With senders of a fixed rate, or at full load. The link breaks so long before they begin, or later."""
     world = World(1, 4, lans=(Lan(bandwidth_bytes_per_s=bytes_per_s),))
     world.start()
     world.run_for(S)
+    if link is not None and idle_us:
+        world.cut(*link)
+    world.run_for(idle_us)
     for me in world.hosts:
         load: Load = InCompany(world, me, size=MESSAGE_BYTES)
         if rate_per_s:
@@ -73,6 +82,7 @@ def measure(
     def listen(host: Host, event: object) -> None:
         if type(event) is Deliver:
             found.delivered[host.me] += len(event.payload)
+            found.from_sender[event.origin] += len(event.payload)
 
     before = {me: len(host.configurations) for me, host in world.hosts.items()}
     for host in world.hosts.values():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -10,7 +11,13 @@ from hypothesis import strategies as st
 from srp_bench import RING
 
 from totempole.srp.config import RingConfig
-from totempole.srp.flow import LOSSY_PACKET_BYTES, PACKET_BYTES_LEAST, WINDOW_BYTES_LEAST, FlowControl
+from totempole.srp.flow import (
+    LOSSY_PACKET_BYTES,
+    PACKET_BYTES_LEAST,
+    WINDOW_BYTES_LEAST,
+    FlowControl,
+    Repeats,
+)
 from totempole.srp.packets import RegularToken
 from totempole.types import RingKind
 
@@ -119,7 +126,82 @@ def test_bytes_are_shared_as_packets_are_and_one_packet_is_always_allowed(
     flow = FlowControl(CONFIG, members)
     flow.window_bytes = CONFIG.window_bytes
     saturated = token(bytes_round=others_bytes, backlog=(members - 1) * PLENTY)
-    assert flow.allowance(saturated, PLENTY).bytes == allowed
+    assert flow.allowance(saturated, PLENTY).new_bytes == allowed
+
+
+# Repeats
+
+
+@pytest.mark.parametrize(
+    ("mine", "others", "share"),
+    [(0, 0, 5), (4, 0, 4), (0, 4, 4), (4, 4, 3), (8, 0, 0), (0, 16, 1), (0, 99, 0)],
+)
+def test_shares_are_of_what_repeats_leave_of_the_window_whoever_repeats(
+    mine: int, others: int, share: int
+) -> None:
+    """With 8 of its own a visit has no more than each_time; with 99 of others the window is full."""
+    saturated = token(backlog=3 * PLENTY, retrans_round=others)
+    assert FlowControl(CONFIG, 4).allowance(saturated, PLENTY, Repeats(mine)).new_packets == share
+
+
+@pytest.mark.parametrize(
+    ("mine", "others", "allowed"),
+    [(0, 0, 50_000), (40_000, 0, 40_000), (0, 40_000, 40_000), (80_000, 0, 1), (0, 300_000, 1)],
+)
+def test_bytes_are_shared_likewise(mine: int, others: int, allowed: int) -> None:
+    flow = FlowControl(CONFIG, 4)
+    flow.window_bytes = CONFIG.window_bytes
+    saturated = token(backlog=3 * PLENTY, retrans_round=9 if others else 0)
+    repeats = Repeats(1 if mine else 0, mine, others)
+    assert flow.allowance(saturated, PLENTY, repeats).new_bytes == allowed
+
+
+def test_repeats_that_fill_the_window_leave_no_new_bytes() -> None:
+    flow = FlowControl(CONFIG, 4)
+    repeats = Repeats(1, flow.window_bytes)
+    assert flow.allowance(token(backlog=3 * PLENTY), PLENTY, repeats).new_bytes == 0
+    assert flow.allowance(token(), PLENTY, repeats).new_bytes == 0
+
+
+def test_on_the_accelerated_ring_each_pays_for_what_it_repeats() -> None:
+    """Senders overlap, each on a link of its own."""
+    flow = FlowControl(replace(CONFIG, ring_kind=RingKind.ACCELERATED), 4)
+    saturated = token(backlog=3 * PLENTY, retrans_round=4)
+    assert flow.allowance(saturated, PLENTY).new_packets == 5
+    assert flow.allowance(saturated, PLENTY, Repeats(3)).new_packets == 2
+    assert flow.others_repeats(token(retrans_round=4, bytes_round=900), lambda after, up_to: 0) == 0
+
+
+def test_what_others_repeated_is_what_they_sent_less_what_was_new() -> None:
+    flow = FlowControl(CONFIG, 4)
+    flow.account(token(), 10, 2, 500, 0)
+
+    def bytes_of(after: int, up_to: int) -> int:
+        assert (after, up_to) == (10, 14)
+        return 400
+
+    now = token(seq=14, retrans_round=2 + 3, bytes_round=500 + 700)
+    assert flow.others_repeats(now, bytes_of) == 300
+    assert flow.others_repeats(now._replace(retrans_round=2), bytes_of) == 0
+    assert flow.others_repeats(now._replace(bytes_round=600), bytes_of) == 0
+
+
+def test_a_member_that_repeats_what_a_dead_link_loses_sends_as_much_as_the_others() -> None:
+    """000 §4.4 counts repeats against the window. The last of four repeats all that one of them sends."""
+    config = RingConfig(window_packets=100, each_time_packets=60)
+    flows = [FlowControl(config, 4) for _ in range(4)]
+    now, row = token(), [0] * 4
+    for _ in range(30):
+        for place, flow in enumerate(flows):
+            repeats = Repeats(row[0] if place == 3 else 0)
+            row[place] = flow.allowance(now, PLENTY, repeats).new_packets
+            now = token(
+                now.seq + row[place],
+                None,
+                *flow.account(now, now.seq + row[place], repeats.packets, 0, PLENTY),
+            )
+    assert max(row) - min(row) <= 1
+    assert 95 <= sum(row) + row[0] <= config.window_packets
 
 
 # A whole ring, saturated
@@ -139,7 +221,7 @@ def rotations(config: RingConfig, members: int, count: int, lost: Sequence[int] 
             allowance = flow.allowance(now, PLENTY)
             requests = lost[(rotation * members + place) % len(lost)] if lost else 0
             answers = min(requests, allowance.packets)
-            new = max(0, allowance.new_packets - answers)
+            new = flow.allowance(now, PLENTY, Repeats(answers)).new_packets
             rounds = flow.account(now, now.seq + new, answers, 0, PLENTY)
             now = token(now.seq + new, None, *rounds)
             row.append(new)

@@ -11,7 +11,7 @@ from totempole.srp.config import RingConfig
 from totempole.srp.formats import ring_codec
 from totempole.srp.layout import RANGES_PER_REQUEST_MAX
 from totempole.srp.packets import RegularToken, RetransmissionRequest
-from totempole.srp.ring import Ring
+from totempole.srp.ring import VAIN_ANSWERS_MAX, Ring
 from totempole.types import NO_PROCESSOR, RingId, RingKind, Service
 
 SAFE = Service.SAFE
@@ -226,6 +226,56 @@ def test_a_request_that_was_answered_in_vain_is_passed_on() -> None:
         answers, passed_on = ring.answer(tuple(asked(2)), packets=9)
         assert ([answer.message.seq for answer, _ in answers], passed_on) == ([2], [])
         assert ring.answer(tuple(asked(2)), packets=9) == ([], asked(2))
+
+
+def test_after_many_answers_in_vain_requests_are_left_to_others_first() -> None:
+    """One that comes back even so is met: nobody else could."""
+    last = VAIN_ANSWERS_MAX + 1
+    ring = filled(*range(1, last + 1))
+    for seq in range(1, last):
+        assert len(ring.answer(tuple(asked(seq)), packets=9)[0]) == 1
+        assert ring.answer(tuple(asked(seq)), packets=9) == ([], asked(seq))
+    assert ring.answer(tuple(asked(last)), packets=9) == ([], asked(last))
+    answers, passed_on = ring.answer(tuple(asked(last)), packets=9)
+    assert ([answer.message.seq for answer, _ in answers], passed_on) == ([last], [])
+
+
+def test_an_answer_that_helped_ends_the_succession() -> None:
+    ring = filled(*range(1, 20))
+    ring.vain_answers = VAIN_ANSWERS_MAX - 1
+    whole, rest = RetransmissionRequest(1), RetransmissionRequest(1, ((0, 5),))
+    ring.answer((whole,), packets=9)
+    assert ring.answer((rest,), packets=9) == ([], [rest])  # less of it is missing
+    assert ring.vain_answers == 0
+    ring.vain_answers = VAIN_ANSWERS_MAX - 1
+    ring.answer(tuple(asked(2, 3)), packets=9)
+    ring.answer(tuple(asked(3)), packets=9)
+    assert ring.vain_answers == 0, "2 was heard"
+
+
+def test_what_was_left_to_others_is_forgotten_once_all_have_it() -> None:
+    ring = filled(*range(1, 20))
+    ring.vain_answers = VAIN_ANSWERS_MAX
+    assert ring.answer(tuple(asked(1, 15)), packets=9) == ([], asked(1, 15))
+    ring.safe_up_to = 2
+    given_out(ring)
+    ring.release()
+    assert ring.deferred == {15}
+
+
+def test_on_a_ring_of_two_nothing_is_left_to_others() -> None:
+    ring = ring_of(1, 2)
+    ring.insert(held(1))
+    for _ in range(2 * VAIN_ANSWERS_MAX):
+        assert len(ring.answer(tuple(asked(1)), packets=9)[0]) == 1
+
+
+def test_the_size_of_what_is_missing_is_that_of_the_others() -> None:
+    ring = filled(1, 2, 4)
+    size = len(held(1).data)
+    assert ring.bytes_of(0, 4) == 4 * size
+    assert ring.bytes_of(1, 2) == size
+    assert ring.bytes_of(4, 4) == ring.bytes_of(4, 9) == 0
 
 
 def test_on_a_ring_of_two_a_request_is_answered_each_time() -> None:

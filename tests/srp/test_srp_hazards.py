@@ -255,3 +255,21 @@ def test_joins_of_strangers_do_not_fill_the_memory() -> None:
     for stranger in range(100, 5_100):
         bench.hand(1, join_of(stranger, {stranger}))
     assert len(bench[1].machine.outsiders._joins) < 5_000
+
+
+def test_a_join_that_was_held_back_does_not_silence_the_next_gather() -> None:
+    """A Commit token overtakes the Join that is held back, and its ring is given up at once."""
+    bench = Bench([2])
+    bench.start()
+    bench.pump()
+    bench.now_us += bench.config.join_us
+    bench.hand(2, join_of(1, {1}))
+    bench.hand(2, join_of(3, {1, 2, 3}))
+    assert "join held back" in bench.traced(2, "branch")
+    bench.hand(2, commit_token(RingId(100, 1), (1, 2, 3), 1, filled=False, sender=1))
+    assert bench[2].state is State.COMMIT
+    bench.forget()
+    bench.hand(2, join_of(1, {1, 2, 3}, counter=2, ring_seq=100))
+    assert bench[2].state is State.GATHER
+    bench.advance(bench.config.join_us, until=lambda: bool(bench.of_kind(2, Send)))
+    assert bench.of_kind(2, Send), "silent until the consensus timeout"

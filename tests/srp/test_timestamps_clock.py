@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from srp_bench import Bench, alone_in
+from srp_bench import Bench, alone_in, message
 
 from totempole.core.effects import Send, Write
 from totempole.core.order import Deliver
 from totempole.srp.config import RingConfig
 from totempole.srp.packets import RegularMessage, RegularToken
-from totempole.srp.states import State
+from totempole.srp.states import State, Timer
 from totempole.srp.timestamps import TimestampClock
 
 SMALL = RingConfig(timestamp_interval=21, each_time_packets=10)
@@ -120,6 +120,26 @@ def test_a_token_waits_for_the_timestamp_to_be_stored() -> None:
     assert not [packet for packet in sent if isinstance(packet, RegularToken | RegularMessage)]
     bench.write_out(1)
     assert [deliver.timestamp for deliver in bench.of_kind(1, Deliver)] == [10_001]
+
+
+def test_a_resting_token_waits_too_if_a_timestamp_came_that_storage_does_not_cover() -> None:
+    """000 §5.1. It came after the token was taken, and nothing has been written since."""
+    bench = Bench([1, 2], SMALL)
+    bench.form()
+    for me in (1, 2):
+        bench.submit(me, b"early")
+        bench.pump()
+    assert Timer.HOLD in bench.timers[2], "the token rests with the last to send"
+    bench.disk_stands_still = True
+    bench.hand(2, message(1, sender=1, ring_id=bench[2].machine.ring_id, timestamp=10_000))
+    bench.forget()
+    bench.submit(2, b"late")
+    assert bench.of_kind(2, Write)[-1].records["timestamp"] == 10_000
+    bench.expire(2, Timer.HOLD)
+    assert not bench.of_kind(2, Send), "a timestamp that storage does not cover"
+    bench.write_out(2)
+    sent = [transmit.packet for transmit in bench.of_kind(2, Send)]
+    assert [packet.timestamp for packet in sent if isinstance(packet, RegularMessage)] == [10_001]
 
 
 def test_timestamps_grow_across_a_crash_however_many_were_used() -> None:

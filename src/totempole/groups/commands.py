@@ -50,7 +50,8 @@ class Multicast(Command):
 
 @dataclass(frozen=True, slots=True)
 class GiveState(Command):
-    """A piece of the state that `StateAsked` asked for. Dropped if someone else gives it by now."""
+    """A piece of the state that `StateAsked` asked for. Dropped if someone else gives it by now. A group name
+    that no packet can carry raises ConfigurationError."""
 
     process: int
     group: str

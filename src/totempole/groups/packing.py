@@ -16,7 +16,7 @@ from itertools import accumulate, pairwise
 from struct import Struct, pack_into, unpack_from
 from typing import overload
 
-from totempole.errors import CodecError
+from totempole.errors import CodecError, ConfigurationError
 from totempole.types import Payload
 
 _HEAD = Struct(">BII")
@@ -148,11 +148,25 @@ def _uniform(count: int, length: int) -> Struct:
 
 @lru_cache(NAMES_CACHED_MAX)
 def pack_names(names: tuple[str, ...]) -> bytes:
+    """Raises ConfigurationError for a name that cannot be written. What a group may be called is the layer's
+    to say."""
     parts = []
     for name in names:
-        text = name.encode()
+        text = _encoded(name)
         parts += [bytes((len(text),)), text]
     return b"".join(parts)
+
+
+def _encoded(name: str) -> bytes:
+    try:
+        text = name.encode()
+    except UnicodeEncodeError:
+        raise ConfigurationError(f"group name {name[:40]!r}: it cannot be written as UTF-8") from None
+    if len(text) > NAME_BYTES_MOST:
+        raise ConfigurationError(
+            f"group name {name[:40]!r} has {len(text)} bytes: give at most {NAME_BYTES_MOST}"
+        )
+    return text
 
 
 @lru_cache(NAMES_CACHED_MAX)

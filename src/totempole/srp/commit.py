@@ -3,10 +3,10 @@
 Deviations:
 - the ring's number is written to stable storage from the Commit token's first visit on, and the token waits
   for it at the second: all members write at the same time, not one after the other while the token waits;
-- a processor in Commit goes back to Gather as soon as a member's Join shows that this member wants a larger
-  ring and refuses the Commit token. Figure 4.10 ignores Joins with an old ring's number, so the processor
-  waits for the Token Loss timeout. The consensus timeouts of the others may expire before it, and healthy
-  processors are then regarded as failed;
+- a processor in Commit goes back to Gather as soon as a member's Join shows that this member refuses the
+  Commit token: it wants a larger ring, or it had agreed and now regards a member as failed. Figure 4.10
+  ignores Joins with an old ring's number, so the processor waits for the Token Loss timeout. The consensus
+  timeouts of the others may expire before it, and healthy processors are then regarded as failed;
 - Join timeouts do not occur in Commit (figure 4.9 cancels them; figure 4.10 handles them).
 """
 
@@ -51,7 +51,8 @@ class Commit(Phase):
         mine = forming.my_entry
         entries = tuple(mine if entry.processor == processor.me else entry for entry in token.memb_list)
         forming.pass_commit_token(token._replace(memb_list=entries))
-        processor.timeouts.token_left(self.output.now_us)
+        if len(forming.ring.members) > 1:
+            processor.timeouts.token_left(self.output.now_us)
 
     # The Commit token
 
@@ -127,13 +128,14 @@ class Commit(Phase):
     def _is_refused_by(self, join: Join) -> bool:
         """A member that refuses the Commit token says so with its old ring's number.
 
-        In Recover all members have taken the Commit token, so such a Join is late there.
+        Sets only grow until a ring is installed, so a member that agreed and then regards another member as
+        failed will not agree again. If its agreement has not been heard here, its Join may be older than
+        that. In Recover all members have taken the Commit token, so such a Join is late there.
         """
-        return (
-            join.sender in self.ring.members
-            and join.ring_seq < self.ring.ring_id.seq
-            and self.processor.peers.gathering.is_overtaken_by(join)
-        )
+        if join.sender not in self.ring.members or join.ring_seq >= self.ring.ring_id.seq:
+            return False
+        left = join.sender in self.forming.agreed and not join.fail_set.isdisjoint(self.ring.members)
+        return left or self.processor.peers.gathering.is_overtaken_by(join)
 
     def on_leave(self, leave: Leave, _data: bytes) -> None:
         """Gather without the sender."""

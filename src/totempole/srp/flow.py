@@ -8,7 +8,9 @@ Deviations:
 - while others have packets waiting too (the token's `backlog`), a visit takes no more of the window than its
   share: one packet, and of what is left in proportion to what waits. With each_time alone, the first few
   members of a saturated ring use the window up at each rotation and the last ones never send. So that there
-  is one packet for each, the window is never smaller than the ring;
+  is one packet for each, the window is never smaller than the ring. Shares are of what retransmissions leave
+  of the window, whoever sends them. A member that repeats much for others, because one of their links is
+  bad, would otherwise send nothing of its own. On the accelerated ring each pays for what it repeats itself;
 - one retransmission is always allowed, so that a full window cannot stop the repair that would empty it;
 - the window in bytes is what the ring has lately carried in `rotation_target_us`, if that is less than
   `window_bytes`. It begins small and doubles while rotations are short. A window that takes a slow link
@@ -22,6 +24,7 @@ Deviations:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from totempole.srp.config import RingConfig
@@ -37,11 +40,24 @@ LOSSY_PACKET_BYTES = 189_000
 
 
 class Allowance(NamedTuple):
-    """What one token visit may send. The last packet may exceed `bytes`: nothing is too large to be sent."""
+    """What one token visit may send."""
 
     packets: int
+    """New and repeated."""
     new_packets: int
-    bytes: int
+    new_bytes: int
+    """The last packet may exceed it: nothing is too large to be sent."""
+
+
+class Repeats(NamedTuple):
+    """What is retransmitted on this visit, and by others since the last one. The token has their packets."""
+
+    packets: int = 0
+    bytes: int = 0
+    others_bytes: int = 0
+
+
+NO_REPEATS = Repeats()
 
 
 class Rounds(NamedTuple):
@@ -115,21 +131,47 @@ class FlowControl:
         self.packets_ahead = min(config.each_time_packets, by_bytes, config.send_queue_max)
         assert self.packets_ahead > 0, "a full packet could never be sent"
 
-    def allowance(self, token: RegularToken, waiting: int) -> Allowance:
-        """For a processor with so many packets waiting."""
+    def allowance(self, token: RegularToken, waiting: int, repeats: Repeats = NO_REPEATS) -> Allowance:
+        """For a processor with so many packets waiting, which repeats so much on this visit."""
         config, last = self._config, self._last
         assert self._window >= self._members, "a window without a packet for each member"
-        sent = (token.seq - self._last_seq) + (token.retrans_round - last.retrans)
-        room = min(self._window - sent, config.each_time_packets)
+        others_repeats = token.retrans_round - last.retrans
+        room = min(self._window - (token.seq - self._last_seq) - others_repeats, config.each_time_packets)
         room_bytes = min(self.window_bytes - (token.bytes_round - last.bytes), config.each_time_bytes)
         outstanding = config.outstanding_packets_max - (token.seq - token.aru)
-        new_packets = min(room, outstanding)
+        new_packets = min(room - repeats.packets, outstanding)
+        new_bytes = room_bytes - repeats.bytes
+        some_are_left = new_bytes > 0 or not repeats.packets
         others_waiting = token.backlog - last.backlog
         if others_waiting > 0:
             all_waiting = waiting + others_waiting
-            new_packets = min(new_packets, 1 + (self._window - self._members) * waiting // all_waiting)
-            room_bytes = min(room_bytes, self.window_bytes * waiting // all_waiting)
-        return Allowance(max(1, room), max(0, new_packets), max(1, room_bytes))
+            share, share_bytes = self._share(waiting, all_waiting, others_repeats, repeats)
+            new_packets = min(new_packets, share)
+            new_bytes = min(new_bytes, share_bytes)
+            some_are_left = share_bytes > 0 or not repeats.packets
+        return Allowance(max(1, room), max(0, new_packets), max(int(some_are_left), new_bytes))
+
+    def _share(
+        self, waiting: int, all_waiting: int, others_repeats: int, repeats: Repeats
+    ) -> tuple[int, int]:
+        """Of the window, new packets and bytes of one who has this part of all that waits."""
+        spare, spare_bytes = self._window - self._members, self.window_bytes
+        if self._accelerated:
+            # Senders overlap, each on a link of its own: repeats take the place of one's own new packets.
+            share, share_bytes = 1 + spare * waiting // all_waiting, spare_bytes * waiting // all_waiting
+            return share - repeats.packets, share_bytes - repeats.bytes
+        spare = max(0, spare - others_repeats - repeats.packets)
+        spare_bytes -= repeats.others_bytes + repeats.bytes
+        return 1 + spare * waiting // all_waiting, spare_bytes * waiting // all_waiting
+
+    def others_repeats(self, token: RegularToken, bytes_of: Callable[[int, int], int]) -> int:
+        """How many bytes others have retransmitted since the last visit: what they sent, less what was new.
+
+        `bytes_of` gives the size of the messages after one sequence number and up to another.
+        """
+        if self._accelerated or token.retrans_round <= self._last.retrans:
+            return 0
+        return max(0, token.bytes_round - self._last.bytes - bytes_of(self._last_seq, token.seq))
 
     def account(
         self, token: RegularToken, seq: int, retransmitted: int, sent_bytes: int, waiting: int

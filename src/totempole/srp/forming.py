@@ -20,7 +20,7 @@ from totempole.srp.token_holder import TokenHolder
 class Forming:
     """A ring that its members have agreed on and have not installed yet."""
 
-    __slots__ = ("_processor", "consensus", "holder", "my_entry", "ring")
+    __slots__ = ("_processor", "agreed", "consensus", "holder", "my_entry", "ring")
 
     def __init__(self, processor: Processor, token: CommitToken, consensus: Consensus) -> None:
         self._processor = processor
@@ -31,6 +31,8 @@ class Forming:
         self.holder = TokenHolder(processor, self.ring)
         self.consensus = consensus
         """What the membership was agreed on with, should it lead to nothing."""
+        self.agreed = processor.peers.gathering.agreeing
+        """Whose Joins had agreed when this processor took the Commit token."""
         self.my_entry = self._new_entry()
         """What this processor writes into the Commit token at its first visit."""
 

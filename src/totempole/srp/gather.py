@@ -3,8 +3,10 @@
 What a processor believes about the others is in `gathering`; here is when it says so, and what follows.
 
 Deviations:
-- rotation counts start at zero on reaching consensus, so that processors that never saw the Commit token
-  are the weakest, whatever they did on their old ring;
+- rotation counts start at zero when a ring is installed and when a consensus is reached, and count only the
+  tokens of rings that are being formed. So processors that never saw the Commit token are the weakest,
+  whatever they did on their old ring. One that never reached the consensus, because it does not hear
+  somebody, is among them;
 - a Commit token that comes after the Token Loss timeout in Gather is still taken, unless a Join of one of its
   members shows that the ring has been given up; the paper discards it unseen. It counts only from the
   predecessor on the ring that it forms;
@@ -38,7 +40,7 @@ CONSENSUS_SPREAD_PERCENT = 25
 class Gather(Phase):
     """The token of the old ring is gone; that of the next one has not come."""
 
-    __slots__ = ("_consensus", "_join_gap_us")
+    __slots__ = ("_consensus", "_join_gap_us", "_join_is_held_back")
 
     state = State.GATHER
 
@@ -48,6 +50,8 @@ class Gather(Phase):
         """What has been agreed on; from then on the Commit token is waited for."""
         self._join_gap_us = processor.timeouts.join_us // JOINS_PER_TIMEOUT
         """How long this processor waits after a Join before it broadcasts the next."""
+        self._join_is_held_back = False
+        """A Join that would say something new waits for its timer."""
 
     def begin(self) -> None:
         """On entering Gather, and whenever it begins anew."""
@@ -75,16 +79,16 @@ class Gather(Phase):
         wait_us = processor.joined_us + self._join_gap_us - self.output.now_us
         if wait_us <= 0:
             self.broadcast_join()
-        elif not processor.join_is_due:
+        elif not self._join_is_held_back:
             self.output.branch("join held back")
-            processor.join_is_due = True
+            self._join_is_held_back = True
             self.output.set_timer(Timer.JOIN, wait_us)
 
     def broadcast_join(self) -> None:
         """Broadcast a Join."""
         processor = self.processor
         processor.multicast(processor.new_join())
-        processor.join_is_due = False
+        self._join_is_held_back = False
         processor.joined_us = self.output.now_us
         self._join_gap_us = min(2 * self._join_gap_us, processor.timeouts.join_us)
         self.output.set_timer(Timer.JOIN, processor.timeouts.join_us)
@@ -134,7 +138,7 @@ class Gather(Phase):
             gathering.fail_the_weakest(self.processor.rotation_count)
             self.shift.to_gather("same membership twice")
             return
-        if self.processor.join_is_due:
+        if self._join_is_held_back:
             # The others need to hear that this processor agrees, too.
             self.broadcast_join()
         self._consensus = gathering.sets

@@ -118,8 +118,8 @@ class Gathering:
     def is_overtaken_by(self, join: Join) -> bool:
         """Whether a candidate wants a larger ring, and so refuses a Commit token for these candidates.
 
-        New failures do not count: whoever regards others as failed may form a ring without them, hear of them
-        again and agree, all while its Join is on its way.
+        New failures do not count here: whoever regards others as failed may form a ring without them, hear of
+        them again and agree, all while its Join is on its way.
         """
         larger = not join.proc_set <= self.proc_set and self.fits(join.proc_set)
         return larger and join.fail_set <= self.fail_set
@@ -128,6 +128,11 @@ class Gathering:
     def consensus(self) -> bool:
         assert self._me in self.proc_set, "a consensus without oneself"
         return all(self._agrees(processor) for processor in self.candidates)
+
+    @property
+    def agreeing(self) -> frozenset[ProcessorId]:
+        """The candidates that agree at present, this processor included."""
+        return frozenset(filter(self._agrees, self.candidates))
 
     def fail_the_silent(self) -> None:
         """Consensus timeout: those who did not come to agree are regarded as failed."""

@@ -35,6 +35,8 @@ class Operational(Phase):
 
     def begin(self) -> None:
         """What came of the new ring before it was installed is delivered first."""
+        # What it forwards on an installed ring says nothing about the attempt to form the next one.
+        self.processor.rotation_count = 0
         self._ordering.deliver(self.ring)
 
     # The token
@@ -72,10 +74,11 @@ class Operational(Phase):
 
     def release_resting_token(self) -> None:
         """Visit a token that rests."""
-        token = self.holder.held
-        if token is not None and not self.holder.ticket:
+        if self.holder.held is not None and not self.holder.ticket:
             self.output.cancel_timer(Timer.HOLD)
-            self._visit(token)
+            token = self.holder.released()
+            if token is not None:
+                self._visit(token)
 
     def on_written(self, ticket: int) -> None:
         """Visit a token that waits for it."""

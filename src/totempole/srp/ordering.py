@@ -25,6 +25,7 @@ from zlib import crc32
 
 from totempole.link import Transmission
 from totempole.srp.config import RingConfig
+from totempole.srp.flow import Repeats
 from totempole.srp.output import Output
 from totempole.srp.packets import RegularMessage, RegularToken, RetransmissionRequest
 from totempole.srp.recovery import Recovery
@@ -181,24 +182,25 @@ class Ordering:
         """Requested retransmissions, then new packets, as far as flow control allows."""
         output = self._output
         waiting = len(self.queue if recovery is None else recovery.queue)
-        allowance = ring.flow.allowance(token, waiting)
-        answers, passed_on = ring.answer(token.rtr, allowance.packets)
+        flow = ring.flow
+        answers, passed_on = ring.answer(token.rtr, flow.allowance(token, waiting).packets)
         sent_bytes = 0
         for held, ranges in answers:
             sent_bytes += output.retransmit(held, ranges)
             if ranges:
                 output.branch("hole in a burst repaired")
-        room = allowance.new_packets - len(answers)
+        repeats = Repeats(len(answers), sent_bytes, flow.others_repeats(token, ring.bytes_of))
+        allowance = flow.allowance(token, waiting, repeats)
         if recovery is None:
-            new = self._originate(ring, token.seq, room, allowance.bytes - sent_bytes)
+            new = self._originate(ring, token.seq, allowance.new_packets, allowance.new_bytes)
             if new:
                 self.deliver(ring)
             late = self._late_packets(len(new))
         else:
-            new = self._rebroadcast(ring, token.seq, room, allowance.bytes - sent_bytes, recovery)
+            new = self._rebroadcast(ring, token.seq, allowance.new_packets, allowance.new_bytes, recovery)
             late = 0
         self._broadcast(ring, new[: len(new) - late])
-        assert not new or len(answers) + len(new) <= allowance.new_packets, "more sent than the window allows"
+        assert not new or len(answers) + len(new) <= allowance.packets, "more sent than the window allows"
         sent_bytes += sum(len(held.data) for held in new)
         return Sent(new, new[len(new) - late :], passed_on, len(answers), sent_bytes)
 

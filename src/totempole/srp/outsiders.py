@@ -13,8 +13,8 @@ membership for a while: after the second time for 16 consensus timeouts, then ei
 mended link is found when the first of them does. A Join that does not name the receiver is not answered while
 it waits, nor is what may be left of the attempt that failed: others may form a ring without it. A new
 life, or `readmission_us` together on a ring, clears the record. With the default settings a processor that
-can never be a member costs the others at most ten configurations in its first minute, and 360 an hour, with
-light traffic (docs/decisions/0016: under load up to twenty in a minute).
+can never be a member costs the others at most ten configurations in its first minute, and 360 an hour,
+under load too (docs/decisions/0016).
 
 Laggards (docs/decisions/0008-laggards.md) are kept out likewise, and their Joins are not answered either.
 """

@@ -40,7 +40,6 @@ class Processor:
         "future_ring_seq",
         "incarnation",
         "installed",
-        "join_is_due",
         "joined_us",
         "leaving",
         "me",
@@ -90,11 +89,9 @@ class Processor:
         self.promise: frozenset[ProcessorId] = frozenset()
         """my_deliver_memb, once my_received_flg is true; until a ring is installed."""
         self.rotation_count = 0
-        """Tokens forwarded since the last consensus; Joins tell it."""
+        """Tokens forwarded since the last consensus, while its ring is being formed; Joins tell it."""
         self.joined_us = -NEVER
         """When this processor last broadcast a Join."""
-        self.join_is_due = False
-        """A Join is held back that would say something new."""
         self.clock_ticket = 0
         """The write that moves the bound of the timestamps."""
         self.counter = 0

@@ -74,6 +74,7 @@ class Recover(Phase):
             self.processor.peers.expel(blame, self.ring)
             self._abandon(blame.reason)
             return
+        self.processor.rotation_count += 1
         self._go_on()
 
     def on_token_retransmission_timeout(self) -> None:

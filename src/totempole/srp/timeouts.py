@@ -39,6 +39,10 @@ class Timeouts:
     at once, and is forgotten within two periods. A token that may rest elsewhere on its way does so for
     `idle_hold_us` at most: what is left of its absence is a rotation that it took at least. So an idle ring,
     too, forgets what was slow, and remembers what still is.
+
+    A processor alone on its ring measures nothing, and keeps what its last ring with others needed. If it had
+    the shortest timeouts, it would give up each attempt to join a loaded ring before the others do, and break
+    up theirs.
     """
 
     __slots__ = (

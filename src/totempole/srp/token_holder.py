@@ -89,7 +89,14 @@ class TokenHolder:
         if ticket != self.ticket:
             return None
         self.ticket = 0
-        return None if self.held is None or self._must_wait_for_clock() else self.held
+        return self.released()
+
+    def released(self) -> RegularToken | None:
+        """The token that is here, unless it must wait: a message may have come with a later timestamp."""
+        if self.held is not None and self._must_wait_for_clock():
+            self.hold(self.held)
+            return None
+        return self.held
 
     # Passing it on
 
@@ -104,11 +111,11 @@ class TokenHolder:
             self._trace_blame(blame, token)
             return blame
         processor, now_us = self._processor, self._output.now_us
-        processor.rotation_count += 1
         self._visited_us = now_us
         self.passed = self._ordering.visit(ring, token, recovery)
         timeouts = processor.timeouts
-        timeouts.token_left(now_us, ring.idle_rounds >= processor.config.idle_rounds)
+        if len(ring.members) > 1:
+            timeouts.token_left(now_us, ring.idle_rounds >= processor.config.idle_rounds)
         processor.token_retransmission.set(timeouts.token_retransmission_us)
         processor.token_loss.set(timeouts.token_loss_us)
         return None

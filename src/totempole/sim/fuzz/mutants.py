@@ -497,14 +497,14 @@ STAGED: tuple[Mutant, ...] = (
     Mutant(
         "the window ignored",
         "FlowControl.allowance",
-        "room = min(self._window - sent, config.each_time_packets)",
+        "room = min(self._window - (token.seq - self._last_seq) - others_repeats, config.each_time_packets)",
         "room = config.each_time_packets",
     ),
     Mutant(
         "the outstanding limit ignored",
         "FlowControl.allowance",
-        "new_packets = min(room, outstanding)",
-        "new_packets = room",
+        "new_packets = min(room - repeats.packets, outstanding)",
+        "new_packets = room - repeats.packets",
     ),
     Mutant(
         "leaves before its messages are safe",
