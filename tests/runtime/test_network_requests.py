@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from totempole.runtime.config import NetworkConfig, NodeConfig, Peer
 from totempole.runtime.control import Request
 from totempole.runtime.network_requests import STOPPED, NetworkRequests, number_of
 from totempole.runtime.node import Node
+from totempole.runtime.snapshot import snapshot
 
 
 @pytest.fixture
@@ -88,6 +90,18 @@ def test_a_ring_on_one_network_has_nothing_to_drain(place: Place, tmp_path: Path
     with pytest.raises(ConfigurationError, match="on one network"):
         NetworkRequests(member.driver).carry_out(Request("drain", "1"))
     assert member.driver.network_status == ()
+    member.driver.close()
+
+
+def test_a_network_that_is_absent_is_shown(place: Place, tmp_path: Path) -> None:
+    """Its address is no host's."""
+    config = on_two(place, 1, tmp_path, 1)
+    absent = replace(config.more_networks[0], address="192.0.2.1", peers=(Peer(1, "192.0.2.1", place.port),))
+    member = Member(replace(config, more_networks=(absent,)))
+    left, right = snapshot(member.driver)["networks"]
+    assert (left["interface"], left["absence"]) == ("lo", "")
+    assert right["interface"] == ""
+    assert "no interface of this host has it" in right["absence"]
     member.driver.close()
 
 
