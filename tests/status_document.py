@@ -59,6 +59,7 @@ def on_two_networks() -> dict[str, Any]:
         "transport": "multicast",
         "address": "10.0.1.1 port 5400",
         "interface": "eth1",
+        "absence": "",
         "segment_bytes": 1472,
         "capacity": 1,
         "loss": {"2": 0.0, "3": 0.0},

@@ -145,6 +145,8 @@ def test_what_cannot_be_asked(ring: Cluster, tmp_path: Path) -> None:
     assert "network 'middle': the ring has left, right; give one of these" in done.stderr
     done = totem(ring[1], "network", "drain")
     assert (done.returncode, "give a network" in done.stderr) == (2, True)
+    done = totem(ring[1], "network", "drain", "left", "--wait", "601")
+    assert (done.returncode, "--wait 601: give at most 600 s" in done.stderr) == (2, True)
     again = totem(ring[1], "network", "restore", "left")
     assert (again.returncode, again.stdout.split(" (")[0]) == (0, "network left is restored already")
     nowhere = subprocess.run(
@@ -159,7 +161,14 @@ def test_what_cannot_be_asked(ring: Cluster, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "line",
-    [b"{}\n", b"[]\n", b"nonsense\n", b'{"ask": "burn", "network": "left", "wait_s": 1}\n', b"x" * 5_000],
+    [
+        b'{"ask": "drain", "network": "left", "wait_s": 601}\n',
+        b"{}\n",
+        b"[]\n",
+        b"nonsense\n",
+        b'{"ask": "burn", "network": "left", "wait_s": 1}\n',
+        b"x" * 5_000,
+    ],
 )
 def test_nonsense_is_answered_and_survived(ring: Cluster, line: bytes) -> None:
     with socket.socket(socket.AF_UNIX) as sock:

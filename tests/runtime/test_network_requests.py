@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from loopback import LIMIT_S, Place, a_place, wait_until
 from members import Member, mesh_of, node_config, started
 
 from totempole.client.events import NetworkChanged
+from totempole.core.inputs import Command
 from totempole.errors import ConfigurationError
+from totempole.networks.commands import Drain
+from totempole.networks.events import NetworkRefused
 from totempole.networks.reports import Row
 from totempole.networks.service import Service
 from totempole.rrp import RedundancyConfig
 from totempole.runtime.config import NetworkConfig, NodeConfig, Peer
 from totempole.runtime.control import Request
+from totempole.runtime.driver import Driver
 from totempole.runtime.network_requests import STOPPED, NetworkRequests, number_of
 from totempole.runtime.node import Node
+from totempole.runtime.snapshot import snapshot
 
 
 @pytest.fixture
@@ -83,11 +90,97 @@ def test_a_node_that_stops_says_so_to_who_waits(place: Place, tmp_path: Path) ->
     assert answers == [{"network": "left", **expected}, {"network": "right", **expected}]
 
 
+class Loop:
+    """What requests need of a driver. Time stands still until the test says otherwise."""
+
+    def __init__(self) -> None:
+        self.service = Service(("left", "right"))
+        self.stack = SimpleNamespace(networks=[SimpleNamespace(service=self.service)])
+        self.config = SimpleNamespace(processor=1)
+        self.network_listeners: list[Callable[[Any], None]] = []
+        self.timers: dict[Callable[[], None], int] = {}
+        self.fed: list[Command] = []
+
+    def call(self, function: Callable[[], None]) -> None:
+        function()
+
+    def now_us(self) -> int:
+        return 0
+
+    def at(self, due_us: int, function: Callable[[], None]) -> None:
+        self.timers[function] = due_us
+
+    def feed(self, command: Command) -> None:
+        self.fed.append(command)
+
+    def tell(self, told: NetworkRefused) -> None:
+        for listener in tuple(self.network_listeners):
+            listener(told)
+
+    def expire(self) -> None:
+        (function,) = self.timers
+        del self.timers[function]
+        function()
+
+    def agree(self) -> None:
+        self.service.install((1,))
+        self.service.take_row(1, Row(0, 0, (), ()))
+
+
+def test_while_the_ring_has_just_changed_it_is_asked_again() -> None:
+    loop, answers = Loop(), []
+    requests = NetworkRequests(cast("Driver", loop))
+    thread = threading.Thread(
+        target=lambda: answers.append(requests.carry_out(Request("drain", "left", LIMIT_S)))
+    )
+    loop.service.install((1, 2))
+    thread.start()
+    wait_until(lambda: loop.timers)
+    loop.expire()
+    assert loop.timers, "not yet"
+    assert loop.fed == []
+    loop.agree()
+    loop.expire()
+    assert loop.fed == [Drain(0)]
+    loop.service.install((1, 2))
+    loop.tell(NetworkRefused(1, "right", "of another one"))
+    loop.tell(NetworkRefused(0, "left", "the ring has just changed: ask again"))
+    loop.agree()
+    loop.expire()
+    assert loop.fed == [Drain(0)] * 2
+    loop.tell(NetworkRefused(0, "left", "no other network is in service"))
+    thread.join(LIMIT_S)
+    assert [(answer["outcome"], answer["why"]) for answer in answers] == [
+        ("refused", "no other network is in service")
+    ]
+    assert loop.network_listeners == []
+
+
+def test_who_waits_no_longer_leaves_nothing_behind() -> None:
+    loop = Loop()
+    loop.service.install((1, 2))
+    answer = NetworkRequests(cast("Driver", loop)).carry_out(Request("drain", "left", 0.01))
+    assert answer == {"network": "left", "processor": 1, "outcome": "unknown"}
+    assert (loop.timers, loop.network_listeners) == ({}, [])
+
+
 def test_a_ring_on_one_network_has_nothing_to_drain(place: Place, tmp_path: Path) -> None:
     member = Member(node_config(place, 1, tmp_path, **mesh_of(place, 1)))
     with pytest.raises(ConfigurationError, match="on one network"):
         NetworkRequests(member.driver).carry_out(Request("drain", "1"))
     assert member.driver.network_status == ()
+    member.driver.close()
+
+
+def test_a_network_that_is_absent_is_shown(place: Place, tmp_path: Path) -> None:
+    """Its address is no host's."""
+    config = on_two(place, 1, tmp_path, 1)
+    absent = replace(config.more_networks[0], address="192.0.2.1", peers=(Peer(1, "192.0.2.1", place.port),))
+    member = Member(replace(config, more_networks=(absent,)))
+    left, right = snapshot(member.driver)["networks"]
+    assert (left["interface"], left["absence"]) == ("lo", "")
+    assert right["interface"] == ""
+    assert "no interface of this host has it" in right["absence"]
     member.driver.close()
 
 
@@ -101,8 +194,7 @@ def test_a_program_that_embeds_a_node_sees_its_networks(placement: Any, place: P
             events = session.events(networks=True)
             assert [(await anext(events)).name for _ in range(2)] == ["left", "right"]  # type: ignore[union-attr]
             await asyncio.to_thread(wait_until, lambda: other.members == (1, 2))
-            while (await asyncio.to_thread(drain))["outcome"] != "done":
-                await asyncio.sleep(0.05)
+            assert (await asyncio.to_thread(drain))["outcome"] == "done"
             event = await anext(events)
             while not isinstance(event, NetworkChanged) or event.state != "drained":
                 event = await anext(events)
@@ -112,7 +204,7 @@ def test_a_program_that_embeds_a_node_sees_its_networks(placement: Any, place: P
             assert [network["state"] for network in document["networks"]] == ["drained", "in_service"]
 
     def drain() -> dict[str, Any]:
-        return NetworkRequests(other.driver).carry_out(Request("drain", "left", 5))
+        return NetworkRequests(other.driver).carry_out(Request("drain", "left", LIMIT_S))
 
     with started(on_two(place, 2, tmp_path, 1, 2)) as (other,):
         asyncio.run(main())

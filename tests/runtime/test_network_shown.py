@@ -107,6 +107,16 @@ def test_the_table_of_networks(capsys: pytest.CaptureFixture[str]) -> None:
     assert lines[8].startswith("! network right, faulty: 3 cannot send")
 
 
+def test_a_network_whose_interface_is_gone(capsys: pytest.CaptureFixture[str]) -> None:
+    document = on_two_networks()
+    document["networks"][1] |= {"interface": "", "absence": "interface eth2 with address 10.0.2.1 is gone"}
+    text = text_of(page(document))
+    assert "multicast at 10.0.2.1 port 5400, no interface, datagrams" in text
+    assert "! network right is absent on this host: interface eth2 with address 10.0.2.1 is gone" in text
+    show(Screen(), document)
+    assert "25%  none" in capsys.readouterr().out
+
+
 def test_many_bad_paths_are_counted() -> None:
     network = on_two_networks()["networks"][1]
     network["bad_paths"] = [{"sender": 1, "receiver": other, "dead": True} for other in range(2, 9)]

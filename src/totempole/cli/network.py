@@ -10,7 +10,7 @@ from rich.text import Text
 from totempole.cli import network_text, options
 from totempole.cli.output import Screen
 from totempole.errors import TotemError
-from totempole.runtime.control import DRAIN, ONE_NETWORK, RESTORE, WAIT_S, Request, ask_node
+from totempole.runtime.control import DRAIN, ONE_NETWORK, RESTORE, WAIT_S, WAIT_S_MAX, Request, ask_node
 from totempole.runtime.status import Document, StatusError, read_status
 
 EXAMPLES = """\
@@ -53,6 +53,8 @@ def add(parser: options.Parser) -> None:
 def run_network(arguments: argparse.Namespace) -> int:
     if (arguments.verb == "list") != (arguments.network is None):
         raise TotemError(f"network {arguments.verb}: give {'a verb' if arguments.network else 'a network'}")
+    if arguments.wait > WAIT_S_MAX:
+        raise TotemError(f"network: --wait {arguments.wait:g}: give at most {WAIT_S_MAX:g} s")
     screen = Screen(arguments.json)
     directory = options.directory_of(arguments, "network")
     try:

@@ -36,6 +36,8 @@ def rows(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def warnings(networks: Sequence[Network]) -> Iterator[str]:
     """What a person should look at."""
     for network in networks:
+        if network.get("absence"):
+            yield f"network {network['name']} is absent on this host: {network['absence']}"
         if network["why"]:
             advice = hints.network_fault(network["why"])
             yield f"network {network['name']}, {state(network)}: {network['why']}: {advice}"
@@ -57,7 +59,7 @@ def overview(networks: Sequence[Network]) -> Table:
             f"[{style}]{state(network)}[/]",
             f"{worst(network)[0]:.1%}",
             share(network),
-            network["interface"],
+            network["interface"] or "none",
             network["address"],
             escape(network["why"]),
         )
@@ -84,7 +86,7 @@ def state(network: Network) -> str:
 
 
 def where(network: Network) -> str:
-    return f"{network['transport']} at {network['address']}, {network['interface']}"
+    return f"{network['transport']} at {network['address']}, {network['interface'] or 'no interface'}"
 
 
 def worst(network: Network) -> tuple[float, str]:

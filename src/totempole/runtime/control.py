@@ -31,7 +31,8 @@ SOCKET_NAME = "control.sock"
 REQUEST_BYTES_MAX = 4_096
 DRAIN, RESTORE = "drain", "restore"
 WAIT_S = 10.0
-"""How long a ring may take to carry a request out, if nothing else is said."""
+WAIT_S_MAX = 600.0
+"""How long a ring may take to carry a request out: if nothing else is said, and at most."""
 
 ONE_NETWORK = "the ring is on one network, which cannot be taken out of service"
 
@@ -90,7 +91,7 @@ def _request(line: bytes) -> Request:
         ask, network, wait_s = str(read["ask"]), str(read["network"]), float(read["wait_s"])
     except (ValueError, TypeError, KeyError, RecursionError):
         raise StatusError("a request that this node does not understand") from None
-    if ask not in (DRAIN, RESTORE) or not 0 < wait_s < float("inf"):
+    if ask not in (DRAIN, RESTORE) or not 0 < wait_s <= WAIT_S_MAX:
         raise StatusError("a request that this node does not understand")
     return Request(ask, network, wait_s)
 

@@ -7,7 +7,8 @@ members alike. It is done when this node is told so.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from totempole.errors import ConfigurationError, TotemError
@@ -16,7 +17,7 @@ from totempole.networks.events import NetworkChanged, NetworkRefused, NetworkSta
 from totempole.runtime.control import DRAIN, ONE_NETWORK, Request
 from totempole.runtime.driver import Driver
 
-WAIT_S_MAX = 600.0
+AGAIN_US = 50_000
 STOPPED = "the node has stopped before it was done"
 
 
@@ -40,7 +41,7 @@ class NetworkRequests:
             waiting.answer("unknown", why=STOPPED)
         else:
             self._driver.call(lambda: self._begin(waiting))
-        waiting.answered.wait(min(request.wait_s, WAIT_S_MAX))
+        waiting.answered.wait(request.wait_s)
         self._driver.call(lambda: self._end(waiting))
         who = {"network": names[number], "processor": self._driver.config.processor}
         return {**who, "outcome": "unknown", **waiting.told}
@@ -54,21 +55,44 @@ class NetworkRequests:
     # On the driver's thread
 
     def _begin(self, waiting: _Waiting) -> None:
+        waiting.listener = partial(self._hear, waiting)
+        waiting.ask = partial(self._ask, waiting)
+        self._driver.network_listeners.append(waiting.listener)
+        waiting.ask()
+
+    def _ask(self, waiting: _Waiting) -> None:
         service = self._driver.stack.networks[0].service
         state = service.states[waiting.network]
-        if state is (NetworkState.DRAINED if waiting.drains else NetworkState.IN_SERVICE):
+        if not service.is_agreed:
+            self._ask_later(waiting)
+        elif state is (NetworkState.DRAINED if waiting.drains else NetworkState.IN_SERVICE):
             waiting.answer("done", already=True, state=state.name.lower(), why=service.why[waiting.network])
+        else:
+            try:
+                self._driver.feed((Drain if waiting.drains else Restore)(waiting.network))
+            except TotemError as error:
+                waiting.answer("refused", why=str(error))
+
+    def _ask_later(self, waiting: _Waiting) -> None:
+        """The ring has just changed, and its members compare what they know: until then all is refused."""
+        self._driver.at(self._driver.now_us() + AGAIN_US, waiting.ask)
+
+    def _hear(self, waiting: _Waiting, told: NetworkChanged | NetworkRefused) -> None:
+        if told.network != waiting.network or waiting.answered.is_set():
             return
-        self._driver.network_listeners.append(waiting.hear)
-        try:
-            self._driver.feed((Drain if waiting.drains else Restore)(waiting.network))
-        except TotemError as error:
-            waiting.answer("refused", why=str(error))
+        if isinstance(told, NetworkRefused):
+            if self._driver.stack.networks[0].service.is_agreed:
+                waiting.answer("refused", why=told.why)
+            else:
+                self._ask_later(waiting)
+        elif (told.new if waiting.drains else told.old) is NetworkState.DRAINED and told.new is not told.old:
+            place = {"ring": str(told.key.ring_id), "seq": told.key.seq}
+            waiting.answer("done", already=False, state=told.new.name.lower(), why=told.why, **place)
 
     def _end(self, waiting: _Waiting) -> None:
-        listeners = self._driver.network_listeners
-        if waiting.hear in listeners:
-            listeners.remove(waiting.hear)
+        self._driver.timers.pop(waiting.ask, None)
+        if waiting.listener in self._driver.network_listeners:
+            self._driver.network_listeners.remove(waiting.listener)
 
 
 class _Waiting:
@@ -77,15 +101,8 @@ class _Waiting:
         self.drains = drains
         self.answered = threading.Event()
         self.told: dict[str, Any] = {}
-
-    def hear(self, told: NetworkChanged | NetworkRefused) -> None:
-        if told.network != self.network:
-            return
-        if isinstance(told, NetworkRefused):
-            self.answer("refused", why=told.why)
-        elif (told.new if self.drains else told.old) is NetworkState.DRAINED and told.new is not told.old:
-            place = {"ring": str(told.key.ring_id), "seq": told.key.seq}
-            self.answer("done", already=False, state=told.new.name.lower(), why=told.why, **place)
+        self.listener: Callable[[NetworkChanged | NetworkRefused], None] = lambda _told: None
+        self.ask: Callable[[], None] = lambda: None
 
     def answer(self, outcome: str, **fields: Any) -> None:
         if not self.answered.is_set():

@@ -107,6 +107,7 @@ def _socket(network: Network) -> dict[str, Any]:
         "transport": network.config.transport,
         "address": f"{network.own[0]} port {network.own[1]}",
         "interface": sockets.interface.name,
+        "absence": network.absence,
         "segment_bytes": network.segment_bytes,
         "packets_sent": network.packets_sent,
         "packets_received": network.packets_received,

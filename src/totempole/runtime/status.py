@@ -17,7 +17,8 @@ document as a callable, `snapshot() -> dict`, which any thread may call. Its fie
 
 Of a ring on several networks, each of `networks` is:
 
-    name, number (from 1), state, why (what is wrong), transport, address, interface, segment_bytes, capacity,
+    name, number (from 1), state, why (what is wrong), transport, address, interface, absence (why nothing can
+    be sent or heard on it here), segment_bytes, capacity,
     loss {sender: share of what it sent to this node and did not come}, bad_paths [{sender, receiver, dead}],
     packets_sent, bytes_sent, share_sent (of this node's bytes), packets_received, bytes_received,
     refused {errno: n}
