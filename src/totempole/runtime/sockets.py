@@ -252,9 +252,10 @@ class Sockets:
 
     def overflowed(self) -> int:
         """Datagrams that found a receive buffer full."""
-        if not self.is_open:
-            return self._overflowed
-        return self._overflowed + sum(map(_drops, self.all))
+        if self.is_open:
+            with suppress(OSError):  # closed while another thread asks
+                return self._overflowed + sum(map(_drops, self.all))
+        return self._overflowed
 
     # Sending
 
