@@ -552,6 +552,8 @@ def test_nodes_that_use_networks_in_different_ways_are_told(
             )
         )
         wait_until(lambda: members[1].logged("uses the networks in another way", setting, "node=1"))
+        wait_for_ring(*members)
+        exchange(members, "all the same")
 
 
 def test_every_way_has_its_setting() -> None:
