@@ -556,6 +556,13 @@ def test_nodes_that_use_networks_in_different_ways_are_told(
         exchange(members, "all the same")
 
 
+def test_a_node_on_one_network_says_that_others_are_on_several(place: Place, tmp_path: Path) -> None:
+    """It cannot take their hellos, and no ring comes about."""
+    alone = replace(config_of(place, 2, tmp_path), more_networks=(), redundancy=RedundancyConfig())
+    with started(config_of(place, 1, tmp_path), alone) as (_, member):
+        wait_until(lambda: member.logged("why packets are dropped", "on several networks", "[redundancy]"))
+
+
 def test_every_way_has_its_setting() -> None:
     assert set(WAYS) == set(Ways._fields)
     assert set(Ways._fields) > DIGESTS
