@@ -27,6 +27,8 @@ def report(member: Member) -> dict[str, Any]:
         "states": [state.name for state in driver.stack.networks[0].service.states],
         "there": [network.is_there for network in networks],
         "refused": [dict(network.sockets.refused) for network in networks],
+        "why": driver.stack.networks[0].service.why,
+        "crossed": driver.stack.replicators[0].crossed,
         "segment_bytes": [network.segment_bytes for network in networks],
         "log": member.log.lines,
         "error": repr(member.error) if member.error else "",

@@ -328,6 +328,19 @@ def test_networks_that_are_wired_together_still_carry_a_ring(hosts: Hosts, trans
     for node in hosts.nodes:
         assert not [line for line in node.report()["log"] if "uses this processor's number" in line]
         assert node.report()["states"].count("IN_SERVICE") > 0
+    if transport == "multicast":  # a mesh has no way to notice
+        hosts.wait(lambda found: found["crossed"] == [[0, 1]], "the networks to be known as one")
+        hosts.wait(lambda found: found["why"] == ["wired together with b", "wired together with a"], "words")
+    hosts.exchange("still")
+
+
+def test_networks_that_are_apart_are_not_taken_for_one(hosts: Hosts) -> None:
+    for cable in CABLES:
+        hosts.plug(cable)
+    start(hosts)
+    hosts.exchange("apart")
+    time.sleep(1)
+    assert [node.report()["crossed"] for node in hosts.nodes] == [[], []]
 
 
 # Sockets
@@ -348,9 +361,8 @@ class Unprivileged(socket.socket):
 who, group, *addresses, neighbour = sys.argv[1:]
 if who == "unprivileged":
     socket.socket = Unprivileged
-networks = [
-    Sockets(NetworkConfig(address=address, multicast_group=group), alone=False) for address in addresses
-]
+configs = [NetworkConfig(address=address, multicast_group=group) for address in addresses]
+networks = [Sockets(config, configs[1 - place : 2 - place]) for place, config in enumerate(configs)]
 networks[1].send(Channel.TOKEN, (Burst(b"token", 1000),), (neighbour, 5401))
 print(json.dumps([dict(network.refused) for network in networks]), flush=True)
 input()

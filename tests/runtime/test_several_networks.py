@@ -29,7 +29,9 @@ from totempole.runtime.network import SEGMENT_BYTES_USUAL, Network
 from totempole.runtime.replaying import replay
 from totempole.runtime.snapshot import snapshot
 from totempole.runtime.sockets import BRIEF_WAIT_US, Read, Sockets
-from totempole.segment import Burst
+from totempole.segment import Burst, Cutter, PacketName
+from totempole.segment.header import NameKind, data_name
+from totempole.types import RingId
 
 
 @pytest.fixture
@@ -337,8 +339,8 @@ def test_errors_of_one_network_are_counted_there_and_stop_nobody(
 
 
 def test_a_full_buffer_is_waited_for_once_and_briefly(place: Place) -> None:
-    sockets = Sockets(network_config(place, 1, 0, 2), alone=False)
-    other = Sockets(network_config(place, 2, 0, 2), alone=False)
+    sockets = Sockets(network_config(place, 1, 0, 2), [network_config(place, 1, 1, 2)])
+    other = Sockets(network_config(place, 2, 0, 2), [network_config(place, 2, 1, 2)])
     try:
         wait = sockets.data.getsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, 16)
         assert 0 < int.from_bytes(wait[8:], "little") <= 9_999
@@ -367,7 +369,7 @@ def test_an_address_that_is_gone_is_no_fault_of_the_device(
     place: Place, monkeypatch: pytest.MonkeyPatch, how: Condition
 ) -> None:
     """The kernel refuses a burst with the same error as a device that does not cut bursts."""
-    sockets = Sockets(network_config(place, 1, 0, 2), alone=False)
+    sockets = Sockets(network_config(place, 1, 0, 2), [network_config(place, 1, 1, 2)])
     monkeypatch.setattr(sockets_module, "condition", lambda interface, address: how)
     injector = Refusing(sockets.data, errno.EINVAL)
     sockets.data = injector  # type: ignore[assignment]
@@ -379,7 +381,8 @@ def test_an_address_that_is_gone_is_no_fault_of_the_device(
 
 
 def test_sockets_can_be_opened_again_and_counters_go_on(place: Place) -> None:
-    sockets = Sockets(network_config(place, 1, 0, 2, receive_buffer_bytes=4_096), alone=False, open_now=False)
+    others = [network_config(place, 1, 1, 2)]
+    sockets = Sockets(network_config(place, 1, 0, 2, receive_buffer_bytes=4_096), others, open_now=False)
     assert not sockets.is_open
     assert sockets.receive_buffer_bytes == 4_096
     assert sockets.overflowed() == 0
@@ -459,6 +462,64 @@ def test_our_own_words_from_another_own_address_are_no_impostors(place: Place, t
         assert fed == []
 
 
+def test_of_what_strays_from_another_network_hellos_are_heard_and_messages_are_not(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Networks that are wired together are noticed, and the load of one does not become that of the other."""
+    interface = find_interface("127.0.0.1")._replace(loopback=False)
+    monkeypatch.setattr(sockets_module, "find_interface", lambda _: interface)
+    groups = ["239.192.54.1", "239.192.54.2"]
+    configs = [
+        network_config(place, 1, number, 2, transport="multicast", multicast_group=group)
+        for number, group in enumerate(groups)
+    ]
+    sockets = Sockets(configs[0], configs[1:])
+    try:
+        (stray,) = sockets.strays
+        assert stray.getsockname() == (groups[1], place.port)
+        names = [data_name(RingId(4, 1), 7), PacketName(NameKind.OTHER, 1, 1, 5)]
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+            choice = bytes(8) + interface.number.to_bytes(4, "little")
+            sender.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, choice)
+            for name in names * 3:
+                (burst,) = Cutter(1_400, 1, 1).cut(name.kind.to_bytes(10), name)
+                sender.sendto(burst.data, (groups[1], place.port))
+        heard: list[bytes] = []
+
+        def all_heard() -> bool:
+            while (read := Sockets.read(stray)) is not None:
+                heard.append(read.data[-10:])
+            return len(heard) >= 3
+
+        wait_until(all_heard)
+        assert heard == [int(NameKind.OTHER).to_bytes(10)] * 3
+        assert sockets.overflowed() == 0
+        assert Sockets.read(sockets.multicast) is None  # type: ignore[arg-type]
+    finally:
+        sockets.close()
+    assert sockets.strays == []
+
+
+def test_strays_are_only_of_multicast_of_the_same_family(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        sockets_module, "find_interface", lambda where: find_interface(where)._replace(loopback=False)
+    )
+    own = network_config(place, 1, 0, 2, transport="multicast")
+    same = network_config(place, 1, 1, 2, transport="multicast")
+    mesh = network_config(place, 1, 2, 2)
+    six = NetworkConfig(address="::1", port=place.port)
+    for others, strays in (([same], 0), ([mesh, six], 0), ([replace(same, port=place.port + 2)], 1)):
+        sockets = Sockets(own, others)
+        assert len(sockets.strays) == strays
+        sockets.close()
+    monkeypatch.undo()
+    sockets = Sockets(own, [replace(same, port=place.port + 2)])
+    assert sockets.strays == [], "on loopback all networks are one"
+    sockets.close()
+
+
 # Settings that differ
 
 
@@ -491,6 +552,15 @@ def test_nodes_that_use_networks_in_different_ways_are_told(
             )
         )
         wait_until(lambda: members[1].logged("uses the networks in another way", setting, "node=1"))
+        wait_for_ring(*members)
+        exchange(members, "all the same")
+
+
+def test_a_node_on_one_network_says_that_others_are_on_several(place: Place, tmp_path: Path) -> None:
+    """It cannot take their hellos, and no ring comes about."""
+    alone = replace(config_of(place, 2, tmp_path), more_networks=(), redundancy=RedundancyConfig())
+    with started(config_of(place, 1, tmp_path), alone) as (_, member):
+        wait_until(lambda: member.logged("why packets are dropped", "on several networks", "[redundancy]"))
 
 
 def test_every_way_has_its_setting() -> None:

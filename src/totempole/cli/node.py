@@ -186,8 +186,8 @@ def _networks(config: NodeConfig) -> Iterator[Finding]:
 def _open(config: NodeConfig, number: int, opened: list[Network]) -> str:
     from totempole.runtime.network import Network
 
-    name, alone = config.network_name(number), not config.is_redundant
-    opened.append(Network(number, config.networks[number], name, alone=alone))
+    name, others = config.network_name(number), config.networks_beside(number)
+    opened.append(Network(number, config.networks[number], name, others))
     return _sockets(config, opened[-1])
 
 

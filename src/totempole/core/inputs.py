@@ -40,7 +40,8 @@ class Written(NamedTuple):
 
 
 class Narrowed(NamedTuple):
-    """The path of a network has refused larger datagrams than these."""
+    """The path of a network has refused larger datagrams than these; or a network that was absent is there,
+    and takes these."""
 
     network: int
     segment_bytes: int

@@ -31,6 +31,7 @@ class Taken(NamedTuple):
 
     sender: ProcessorId
     route: int
+    """0: not known."""
     total: int
 
 
@@ -112,6 +113,8 @@ class Accounts:
 
     def _charge(self, taken: Taken, arrived: list[int]) -> None:
         sender, route, total = taken
+        if not route:
+            return  # it makes no sense here: the sender has other networks
         for network, ranges in stripes(total, route, self._capacities, self._copies):
             sent = carried_bytes(total, ranges)
             if sent:

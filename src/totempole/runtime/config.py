@@ -259,6 +259,12 @@ class NodeConfig:
         """Whether the one ring is on several networks."""
         return len(self.rings) == 1 and (len(self.networks) > 1 or self.redundancy.style != "none")
 
+    def networks_beside(self, number: int) -> tuple[NetworkConfig, ...]:
+        """The others under the same ring."""
+        if not self.is_redundant:
+            return ()
+        return (*self.networks[:number], *self.networks[number + 1 :])
+
     def network_name(self, number: int) -> str:
         return name_of_network(self.networks[number], number)
 

@@ -141,8 +141,8 @@ class Driver:
         on_close(self._storage.close)
         self.networks: list[Network] = []
         for number, settings in enumerate(config.networks):
-            name, alone = config.network_name(number), not config.is_redundant
-            self._open_network(Network(number, settings, name, alone=alone))
+            name, others = config.network_name(number), config.networks_beside(number)
+            self._open_network(Network(number, settings, name, others))
         check_networks(self.networks)
         self._own_addresses = frozenset(network.own for network in self.networks)
         self._reports = Reports(self._logger, config.processor, self.sealed)
@@ -416,7 +416,7 @@ class Driver:
         data = [
             (network, sock)
             for network in self.networks
-            for sock in network.sockets.data_sockets
+            for sock in (*network.sockets.data_sockets, *network.sockets.strays)
             if sock.fileno() in ready
         ]
         for _ in range(READS_MAX // SLICE):

@@ -19,6 +19,8 @@ _DROPPED = {
     "ring kind": "a node of the other ring_kind is there: give all the same",
     "version": _OTHER_VERSION,
     "segment version": _OTHER_VERSION,
+    "type": "a node whose ring is on several networks is there, or one of another version: give all the "
+    "same [[network]] tables and [redundancy]",
     "key": "somebody seals with a key that is not in this node's key file: copy the file, then SIGHUP",
     "seal": "packets that are forged, damaged, or sealed with another key of the same number",
     "echo of our own": "this node's own packets come back: a loop in the network, or somebody repeats them",

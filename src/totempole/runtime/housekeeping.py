@@ -28,6 +28,10 @@ WAYS = {
 DIGESTS = frozenset({"names", "capacities"})
 
 
+LINE_ABSENT = "network is absent: going on without it"
+LINE_BACK = "network is back"
+
+
 class Reports:
     """Lines in the log: each reason once, counters when they have changed."""
 
@@ -99,11 +103,9 @@ class Reports:
         address, port = network.own
         place = {"network": network.name, "address": address, "port": port}
         if network.is_there:
-            self.log(logging.INFO, "network is back", **place, interface=network.sockets.interface.name)
+            self.log(logging.INFO, LINE_BACK, **place, interface=network.sockets.interface.name)
         else:
-            self.log(
-                logging.WARNING, "network is absent: going on without it", **place, reason=network.absence
-            )
+            self.log(logging.WARNING, LINE_ABSENT, **place, reason=network.absence)
 
     def former_life(self, former: FormerLife) -> None:
         self.once("a processor speaks in a life that is over", hints.former_life(former))

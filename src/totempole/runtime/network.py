@@ -31,16 +31,18 @@ SEGMENT_BYTES_USUAL = {4: 1_472, 6: 1_452}
 
 
 class Network:
-    def __init__(self, number: int, config: NetworkConfig, name: str = "", *, alone: bool = True) -> None:
-        """`alone`: the ring has no other network; raises NetworkError if it cannot be opened. One of several
-        may be absent."""
+    def __init__(
+        self, number: int, config: NetworkConfig, name: str = "", others: Sequence[NetworkConfig] = ()
+    ) -> None:
+        """`others`: further networks under the same ring. If there are any this one may be absent; if not, it
+        raises NetworkError."""
         self.number = number
         self.name = name or str(number + 1)
         self.config = config
-        self.alone = alone
+        self.alone = alone = not others
         self.absence = ""
         """Why nothing can be sent or heard on it now; empty while something can."""
-        self.sockets = Sockets(config, alone=alone, open_now=alone)
+        self.sockets = Sockets(config, others, open_now=alone)
         self.book = AddressBook(config)
         self.own: Address = self.sockets.own
         self.packets_sent = self.bytes_sent = 0

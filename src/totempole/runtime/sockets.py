@@ -12,10 +12,11 @@ interface, even where another one has a route too.
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import socket
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from ipaddress import ip_address
 from struct import pack, unpack
@@ -38,6 +39,7 @@ from totempole.runtime.interface import (
 )
 from totempole.runtime.offload import REFUSALS, SEGMENTS_MAX, Offload, segment_option
 from totempole.segment import Burst
+from totempole.segment.header import KIND_PLACE, NameKind
 from totempole.types import Payload
 
 READ_BYTES = 65_535
@@ -46,6 +48,16 @@ _SO_SNDBUFFORCE, _SO_RCVBUFFORCE, _SO_MEMINFO = 32, 33, 55
 _MEMINFO_BYTES, _MEMINFO_DROPS = 36, 8
 _IP_MULTICAST_ALL, _IPV6_MULTICAST_ALL = 49, 29
 _IP_UNICAST_IF, _IPV6_UNICAST_IF = 50, 76
+_SO_ATTACH_FILTER = 26
+_UDP_HEADER_BYTES = 8
+_HELLOS_AND_THE_LIKE = (
+    (0x30, 0, 0, _UDP_HEADER_BYTES + KIND_PLACE),  # load the byte that says what a segment's name means
+    (0x15, 0, 1, int(NameKind.OTHER)),  # equal: go on; else: skip one
+    (0x06, 0, 0, 0xFFFF_FFFF),  # take all of it
+    (0x06, 0, 0, 0),  # take nothing
+)
+"""For the kernel's packet filter: code, jump if true, jump if false, value."""
+
 SEND_WAIT_US = 1_000_000
 """How long one attempt at a full send buffer lasts; then it is counted and tried again."""
 BRIEF_WAIT_US = 8_000
@@ -66,8 +78,14 @@ class Sockets:
     """Opened on construction unless told otherwise. Whoever closes them may `open` them again: counters go
     on."""
 
-    def __init__(self, config: NetworkConfig, *, alone: bool = True, open_now: bool = True) -> None:
-        """`alone`: the ring has no other network."""
+    def __init__(
+        self,
+        config: NetworkConfig,
+        others: Sequence[NetworkConfig] = (),
+        *,
+        open_now: bool = True,
+    ) -> None:
+        """`others`: further networks under the same ring."""
         self.family = family_of(config.address)
         self.interface: Interface = NOWHERE
         self.own: Address = (str(ip_address(config.address)), config.port)
@@ -84,11 +102,14 @@ class Sockets:
         """Told of the datagram size that a path takes when it refused a larger one."""
         self.is_open = False
         self._config = config
-        self._alone = alone
+        self._alone = not others
+        self._others = others
         self._open: list[socket.socket] = []
         self._overflowed = 0
         self._stalled: set[socket.socket] = set()
         self.multicast: socket.socket | None = None
+        self.strays: list[socket.socket] = []
+        """What other networks send to their groups, should it come on this one."""
         if open_now:
             self.open()
         else:
@@ -104,7 +125,10 @@ class Sockets:
         try:
             self.data = self._bound(self.own)
             self.token = self._bound((config.address, config.port + 1))
-            self.multicast = self._joined_or_explained() if config.transport == "multicast" else None
+            self.multicast = (
+                self._joined_or_explained(self.group) if config.transport == "multicast" else None
+            )
+            self.strays = [self._stray(group) for group in self._strange_groups()]
             self.is_open = True
         except BaseException:
             self.close()
@@ -124,7 +148,7 @@ class Sockets:
 
     @property
     def all(self) -> list[socket.socket]:
-        return [*self.data_sockets, self.token]
+        return [*self.data_sockets, *self.strays, self.token]
 
     @property
     def segment_bytes(self) -> int:
@@ -139,6 +163,7 @@ class Sockets:
         for sock in self._open:
             sock.close()
         self._open.clear()
+        self.strays = []
         self._stalled.clear()
 
     # Opening
@@ -198,20 +223,20 @@ class Sockets:
         """The kernel doubles what it is asked for, and counts its own book-keeping against it."""
         return sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // 2
 
-    def _joined_or_explained(self) -> socket.socket:
+    def _joined_or_explained(self, group: Address) -> socket.socket:
         try:
-            return self._joined()
+            return self._joined(group)
         except OSError as error:
             raise _kind(error)(
-                f"[network] multicast_group = {self._config.group}: {self.interface.name} cannot join it "
+                f"[network] multicast_group = {group[0]}: {self.interface.name} cannot join it "
                 f'({error.strerror}); choose another group, or transport = "mesh"'
             ) from error
 
-    def _joined(self) -> socket.socket:
+    def _joined(self, group: Address) -> socket.socket:
         config, index, loop = self._config, self.interface.number, self.interface.loopback
         # Two networks may have one group: each socket hears what comes in by its own interface only.
-        sock = self._bound((config.group, config.port), shared=loop or not self._alone)
-        packed = ip_address(config.group).packed
+        sock = self._bound(group, shared=loop or not self._alone)
+        packed = ip_address(group[0]).packed
         if self.family == socket.AF_INET6:
             level = socket.IPPROTO_IPV6
             self._hear_own_group_only(sock, level, _IPV6_MULTICAST_ALL)
@@ -227,6 +252,27 @@ class Sockets:
             self.data.setsockopt(level, socket.IP_MULTICAST_IF, packed + own + pack("@i", index))
             self.data.setsockopt(level, socket.IP_MULTICAST_TTL, config.multicast_hops)
             self.data.setsockopt(level, socket.IP_MULTICAST_LOOP, loop)
+        return sock
+
+    def _strange_groups(self) -> list[Address]:
+        """Those of the ring's other networks. On loopback all networks are one."""
+        if self.interface.loopback:
+            return []
+        groups = [
+            (other.group, other.port)
+            for other in self._others
+            if other.transport == "multicast" and family_of(other.address) == self.family
+        ]
+        return [group for group in dict.fromkeys(groups) if group != self.group or self.multicast is None]
+
+    def _stray(self, group: Address) -> socket.socket:
+        """Networks with groups of their own would never notice that they are wired together. So each joins
+        the groups of the others too. The kernel drops messages there, and leaves hellos and the like."""
+        sock = self._joined_or_explained(group)
+        program = b"".join(pack("@HBBI", *line) for line in _HELLOS_AND_THE_LIKE)
+        room = ctypes.create_string_buffer(program)
+        place = ctypes.addressof(room)
+        sock.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, pack("@HP", len(_HELLOS_AND_THE_LIKE), place))
         return sock
 
     def _hear_own_group_only(self, sock: socket.socket, level: int, option: int) -> None:
@@ -252,9 +298,10 @@ class Sockets:
 
     def overflowed(self) -> int:
         """Datagrams that found a receive buffer full."""
-        if not self.is_open:
-            return self._overflowed
-        return self._overflowed + sum(map(_drops, self.all))
+        if self.is_open:
+            with suppress(OSError):  # closed while another thread asks
+                return self._overflowed + sum(map(_drops, [*self.data_sockets, self.token]))
+        return self._overflowed
 
     # Sending
 

@@ -23,6 +23,8 @@ VERSION = 2
 CLUSTER_DEFAULT = 1
 """As in `RingConfig.cluster_id`."""
 SEGMENT = Struct(">2sBBQQIQII")
+KIND_PLACE = 3
+"""Where the kind of the name stands."""
 OFFSET_BYTES = 4
 """The offset stands last: all else is the same for every segment of a packet."""
 
