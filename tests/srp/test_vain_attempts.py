@@ -76,6 +76,13 @@ def test_a_member_that_has_left_the_consensus_ends_the_wait_for_the_commit_token
     assert bench[1].machine.current.ring.members == (1, 3), "the ring of those who hear each other"
 
 
+def test_a_member_that_wants_to_be_alone_may_have_agreed_again() -> None:
+    """It can have been alone and come back while its Join was on its way."""
+    bench = in_commit_of_three()
+    bench.hand(1, join_of(3, {1, 2, 3}, {1, 2}, counter=3))
+    assert bench[1].state is State.COMMIT
+
+
 def test_a_failure_outside_the_ring_is_no_refusal() -> None:
     bench = in_commit_of_three()
     bench.hand(1, join_of(3, {1, 2, 3, 4}, {4}, counter=3))

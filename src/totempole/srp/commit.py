@@ -128,13 +128,15 @@ class Commit(Phase):
     def _is_refused_by(self, join: Join) -> bool:
         """A member that refuses the Commit token says so with its old ring's number.
 
-        Sets only grow until a ring is installed, so a member that agreed and then regards another member as
-        failed will not agree again. If its agreement has not been heard here, its Join may be older than
-        that. In Recover all members have taken the Commit token, so such a Join is late there.
+        One that agreed and then regards a member as failed has left the consensus: sets only grow until a
+        ring is installed. One that wants to be alone may have been, and have agreed again, while its Join was
+        on its way; a ring of several takes longer than that. If its agreement has not been heard here, its
+        Join may be older. In Recover all members have taken the Commit token, so such a Join is late there.
         """
         if join.sender not in self.ring.members or join.ring_seq >= self.ring.ring_id.seq:
             return False
-        left = join.sender in self.forming.agreed and not join.fail_set.isdisjoint(self.ring.members)
+        had_agreed = join.sender in self.forming.agreed and len(join.proc_set - join.fail_set) > 1
+        left = had_agreed and not join.fail_set.isdisjoint(self.ring.members)
         return left or self.processor.peers.gathering.is_overtaken_by(join)
 
     def on_leave(self, leave: Leave, _data: bytes) -> None:

@@ -551,8 +551,8 @@ STAGED: tuple[Mutant, ...] = (
     Mutant(
         "a request answered in vain not passed on",
         "Ring.answer",
-        "if request.seq in self.answered and len(self.members) > 2:",
-        "if request.seq < 0:",
+        "passed_on: list[RetransmissionRequest] = []",
+        "passed_on: list[RetransmissionRequest] = []\n    self.answered.clear()\n    self._last_answers = {}",
     ),
     Mutant(
         "readmission not damped",
