@@ -116,6 +116,8 @@ class Parts:
     groups: type[GroupLayer] = GroupLayer
     codec: Callable[[RingConfig, Any, bool], Codec] = new_codec
     replicator: type[Replicator] = Replicator
+    accounts: type[Accounts] = Accounts
+    networks: type[Networks] = Networks
 
 
 class ProcessorStack(Stack):
@@ -202,7 +204,7 @@ def build(
         order: Any = engine
         if isinstance(below, Replicator):
             assert ring.redundancy is not None
-            order = Networks(
+            order = parts.networks(
                 Scope(io, NETWORKS, number, NetworksTimer),
                 engine,
                 spec.processor,
@@ -267,7 +269,7 @@ def _replicator(
     config, redundancy = ring.config, ring.redundancy
     assert redundancy is not None, "a ring on one network stands on its link"
     capacities = tuple(spec.networks[network].capacity for network in ring.networks)
-    accounts = Accounts(capacities, redundancy.copies_on(len(ring.networks)))
+    accounts = parts.accounts(capacities, redundancy.copies_on(len(ring.networks)))
     reassembler = CopyReassembler(config.reassembly_bytes_max, io, accounts, config.cluster_id)
     for network in ring.networks:
         links[network] = _link(io, spec, ring, network, codec, incarnation, reassembler)

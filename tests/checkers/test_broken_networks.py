@@ -90,7 +90,9 @@ def test_another_reason() -> None:
 
 
 def test_another_network() -> None:
-    broken(changed(told().rows, {"node": 2, "kind": "network", "seq": 6}, network=3), "network-agreement", [1, 2])
+    broken(
+        changed(told().rows, {"node": 2, "kind": "network", "seq": 6}, network=3), "network-agreement", [1, 2]
+    )
 
 
 def test_another_order() -> None:
@@ -174,6 +176,15 @@ def test_a_retransmission_though_nothing_was_lost() -> None:
     trace.row(2, "retransmit", ring=RING, seq=1, count=1)
     broken(trace.rows, "no-needless-retransmission", [2], lossless=(Calm(0, since_us, trace.at_us),))
     fine(trace.rows, lossless=(Calm(0, trace.at_us, trace.at_us + 1), Calm(0, 1, since_us)))
+
+
+# network-no-false-alarm
+
+
+def test_a_network_that_fails_though_nothing_was_lost() -> None:
+    trace = told()
+    broken(trace.rows, "network-no-false-alarm", [2], lossless=(Calm(0, 1, trace.at_us),))
+    fine(trace.rows, lossless=(Calm(0, trace.at_us, trace.at_us + 1),))
 
 
 # network-alarmed
