@@ -179,10 +179,12 @@ def build(
         seal = _seal(keyring, ring.config, spec.processor, incarnation)
         codec = parts.codec(ring.config, seal, ring.redundancy is not None)
         below: Link | Replicator
+        replicator: Replicator | None = None
         if ring.redundancy is None:
             below = links[ring.networks[0]] = _link(io, spec, ring, ring.networks[0], codec, incarnation)
         else:
-            below = _replicator(io, spec, number, codec, incarnation, draw, parts, links)
+            replicator = _replicator(io, spec, number, codec, incarnation, draw, parts, links)
+            below = replicator
         layers += [links[network] for network in ring.networks]
         engine = parts.engines[ring.engine](
             io,
@@ -197,18 +199,18 @@ def build(
         )
         below.connect(engine)
         rings.update(dict.fromkeys(ring.networks, engine))
-        if isinstance(below, Replicator):
-            layers.append(below)
-            replicators.append(below)
+        if replicator is not None:
+            layers.append(replicator)
+            replicators.append(replicator)
         layers.append(engine)
         order: Any = engine
-        if isinstance(below, Replicator):
+        if replicator is not None:
             assert ring.redundancy is not None
             order = parts.networks(
                 Scope(io, NETWORKS, number, NetworksTimer),
                 engine,
                 spec.processor,
-                below,
+                replicator,
                 ring.redundancy.probation_us,
             )
             engine.connect(order)

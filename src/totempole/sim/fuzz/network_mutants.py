@@ -47,7 +47,7 @@ NETWORK_MUTANTS: tuple[Mutant, ...] = (
         "a token passed again where it went first",
         "Replicator.repeat",
         "networks = tuple((self._networks[place] for place in self._everyone(role)))",
-        "networks = first_networks = sent[0].networks",
+        "networks = sent[0].networks",
     ),
     _rrp(
         "messages sent again in service only",
@@ -104,12 +104,6 @@ NETWORK_MUTANTS: tuple[Mutant, ...] = (
         "Networks.deliver",
         "if packet.origin == self._me:",
         "if packet.origin < 0:",
-    ),
-    _networks(
-        "the last network marked",
-        "Service._judged",
-        "if state is NetworkState.IN_SERVICE and self._in_service() == [number]:",
-        "if state is None:",
     ),
     _networks(
         "reinstated by each for itself",
