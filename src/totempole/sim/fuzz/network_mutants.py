@@ -23,6 +23,7 @@ NETWORK_MUTANTS: tuple[Mutant, ...] = (
         "Replicator._is_through",
         "if gate.lost == 0 and (not self.service & ~gate.named):",
         "if gate is not None:",
+        4,
     ),
     _rrp(
         "a held token waits for its copies for ever",
@@ -30,31 +31,7 @@ NETWORK_MUTANTS: tuple[Mutant, ...] = (
         "self._scope.set_timer(Timer.GATE, gate.wait_us(self._ring.token_wait_most_us))",
         "pass",
     ),
-    _rrp(
-        "the skew between copies not learned",
-        "TokenGate.late_copy",
-        "self._skew_us = max(self._skew_us, late_us)",
-        "pass",
-    ),
-    _rrp(
-        "a copy after the next token counts as lost",
-        "TokenGate.settled",
-        "if lost and now_us - former.first_us < late_us:",
-        "if lost and now_us < former.first_us:",
-    ),
     # Routes
-    _rrp(
-        "a token passed again where it went first",
-        "Replicator.repeat",
-        "networks = tuple((self._networks[place] for place in self._everyone(role)))",
-        "networks = sent[0].networks",
-    ),
-    _rrp(
-        "messages sent again in service only",
-        "Replicator._everyone",
-        "return networks_in(self._all & ~self.drained if holds_data else self._all)",
-        "return networks_in(self.service if holds_data else self._all)",
-    ),
     _rrp(
         "Joins and Commit tokens on one network",
         "Replicator._everyone",
@@ -98,6 +75,7 @@ NETWORK_MUTANTS: tuple[Mutant, ...] = (
         "Networks.install",
         "self._told = None",
         "pass",
+        2,
     ),
     _networks(
         "one row told, and no other",
@@ -110,6 +88,7 @@ NETWORK_MUTANTS: tuple[Mutant, ...] = (
         "Networks.expired",
         "self._requests.append(Request(ReportKind.REINSTATE, timer))",
         "self.service.states[timer] = NetworkState.IN_SERVICE",
+        1,
     ),
     _networks(
         "who cannot send and who cannot receive mixed up",
@@ -123,17 +102,17 @@ NETWORK_MUTANTS: tuple[Mutant, ...] = (
         "self.rows[origin] = row",
         "self.rows.setdefault(origin, row)",
     ),
-    _networks(
-        "what was told before remembered",
-        "Service.take_row",
-        "self._told = [frozenset(self._bad(number)) for number in range(len(self.states))]",
-        "pass",
-    ),
 )
 """Each noticed by a seed."""
 
 
 NETWORK_STAGED: tuple[Mutant, ...] = (
+    _rrp(
+        "a copy after the next token counts as lost",
+        "TokenGate.settled",
+        "if lost and now_us - former.first_us < late_us:",
+        "if lost and now_us < former.first_us:",
+    ),
     _rrp(
         "counters that never fall",
         "Leak.note",
@@ -166,3 +145,90 @@ NETWORK_STAGED: tuple[Mutant, ...] = (
     ),
 )
 """Each noticed in a scenario that is made for it, one of tests/fuzz/staged."""
+
+
+NETWORK_BY_HAND: tuple[tuple[Mutant, str], ...] = (
+    (
+        _rrp(
+            "a token passed again where it went first",
+            "Replicator.repeat",
+            "networks = tuple((self._networks[place] for place in self._everyone(role)))",
+            "networks = sent[0].networks",
+        ),
+        "test_a_token_passed_again_goes_on_every_network",
+    ),
+    (
+        _rrp(
+            "messages sent again in service only",
+            "Replicator._everyone",
+            "return networks_in(self._all & ~self.drained if holds_data else self._all)",
+            "return networks_in(self.service if holds_data else self._all)",
+        ),
+        "test_what_is_sent_again_and_what_forms_a_ring_goes_on_every_network",
+    ),
+    (
+        _rrp(
+            "what is sent again on drained networks too",
+            "Replicator._everyone",
+            "return networks_in(self._all & ~self.drained if holds_data else self._all)",
+            "return networks_in(self._all)",
+        ),
+        "test_a_drained_network_carries_no_data",
+    ),
+    (
+        _rrp(
+            "tokens ordered without their ring",
+            "Replicator._take_token",
+            "key = (token.ring_id, token.token_seq)",
+            "key = (0, token.token_seq)",
+        ),
+        "test_tokens_of_one_number_on_two_rings_are_two",
+    ),
+    (
+        _rrp(
+            "a token of one's own held",
+            "Replicator._take_token",
+            "if token.sender == self._me:",
+            "if token.sender < 0:",
+        ),
+        "test_a_token_of_one_alone_passes_by",
+    ),
+    (
+        _rrp(
+            "the timer started anew by each copy",
+            "Replicator._take_token",
+            "gate.copy(place, self._io.now_us)",
+            "gate.copy(place, self._io.now_us)\n        self._scope.set_timer(Timer.GATE, 1000)",
+        ),
+        "test_p3_the_timer_is_not_restarted_by_further_copies",
+    ),
+    (
+        _rrp(
+            "the skew between copies not learned",
+            "TokenGate.copy",
+            "self._skew_us = max(self._skew_us, now_us - self._first_us)",
+            "pass",
+        ),
+        "test_p3_the_timer_follows_the_skew_and_stays_below_what_the_ring_bears",
+    ),
+    (
+        _rrp(
+            "departed members monitored",
+            "Replicator._find",
+            "for member in sorted(self._ring.members):",
+            "for member in sorted(self._speakers):",
+        ),
+        "test_departed_members_are_not_monitored",
+    ),
+    (
+        _rrp(
+            "a network back in service makes up for its absence",
+            "Spread.returned",
+            "self._due[number] = max(self._due)",
+            "pass",
+        ),
+        "test_a_network_that_is_back_in_service_does_not_make_up_for_its_absence",
+    ),
+)
+"""Each noticed in a test of that name in tests/rrp: they cost time or packets, or need a rare order of
+events."""
