@@ -28,8 +28,8 @@ def _judged(module: ModuleType, test: Callable[..., None]) -> Iterator[tuple[lis
     seen: list[tuple[list[Row], Terms]] = []
 
     def listening(rows: list[Row], complete: bool = False, **known: Any) -> Report:
-        calm = tuple(known.get("calm", ()))
-        terms = Terms(complete, known.get("same_clock", True), known.get("expectation"), calm)
+        told = [tuple(known.get(name, ())) for name in ("calm", "shared", "lossless", "alarmed")]
+        terms = Terms(complete, known.get("same_clock", True), known.get("expectation"), *told)
         seen.append((list(rows), terms))
         return check(rows, complete, **known)
 

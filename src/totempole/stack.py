@@ -116,6 +116,8 @@ class Parts:
     groups: type[GroupLayer] = GroupLayer
     codec: Callable[[RingConfig, Any, bool], Codec] = new_codec
     replicator: type[Replicator] = Replicator
+    accounts: type[Accounts] = Accounts
+    networks: type[Networks] = Networks
 
 
 class ProcessorStack(Stack):
@@ -177,10 +179,12 @@ def build(
         seal = _seal(keyring, ring.config, spec.processor, incarnation)
         codec = parts.codec(ring.config, seal, ring.redundancy is not None)
         below: Link | Replicator
+        replicator: Replicator | None = None
         if ring.redundancy is None:
             below = links[ring.networks[0]] = _link(io, spec, ring, ring.networks[0], codec, incarnation)
         else:
-            below = _replicator(io, spec, number, codec, incarnation, draw, parts, links)
+            replicator = _replicator(io, spec, number, codec, incarnation, draw, parts, links)
+            below = replicator
         layers += [links[network] for network in ring.networks]
         engine = parts.engines[ring.engine](
             io,
@@ -195,18 +199,18 @@ def build(
         )
         below.connect(engine)
         rings.update(dict.fromkeys(ring.networks, engine))
-        if isinstance(below, Replicator):
-            layers.append(below)
-            replicators.append(below)
+        if replicator is not None:
+            layers.append(replicator)
+            replicators.append(replicator)
         layers.append(engine)
         order: Any = engine
-        if isinstance(below, Replicator):
+        if replicator is not None:
             assert ring.redundancy is not None
-            order = Networks(
+            order = parts.networks(
                 Scope(io, NETWORKS, number, NetworksTimer),
                 engine,
                 spec.processor,
-                below,
+                replicator,
                 ring.redundancy.probation_us,
             )
             engine.connect(order)
@@ -267,7 +271,7 @@ def _replicator(
     config, redundancy = ring.config, ring.redundancy
     assert redundancy is not None, "a ring on one network stands on its link"
     capacities = tuple(spec.networks[network].capacity for network in ring.networks)
-    accounts = Accounts(capacities, redundancy.copies_on(len(ring.networks)))
+    accounts = parts.accounts(capacities, redundancy.copies_on(len(ring.networks)))
     reassembler = CopyReassembler(config.reassembly_bytes_max, io, accounts, config.cluster_id)
     for network in ring.networks:
         links[network] = _link(io, spec, ring, network, codec, incarnation, reassembler)

@@ -8,6 +8,7 @@ from random import Random
 
 import grouptests
 import pytest
+import test_broken_networks
 import test_broken_promises
 import test_broken_traces
 import test_group_messages
@@ -37,7 +38,7 @@ LOST = 40
 @lru_cache
 def runs() -> Runs:
     found: dict[str, tuple[Sequence[Row], Terms]] = {}
-    for module in (test_broken_traces, test_broken_promises):
+    for module in (test_broken_traces, test_broken_promises, test_broken_networks):
         found |= runs_of(module)
     for module in (test_group_views, test_group_messages, test_group_settling):
         found |= _of_groups(module)

@@ -1,7 +1,7 @@
 """Scenarios that are made for mutants which random runs hardly ever notice.
 
 Each holds of the true protocol. A line `# catches: NAME` says that it does not hold of that mutant
-(`STAGED` and `GROUP_STAGED` in totempole.sim.fuzz).
+(`STAGED`, `GROUP_STAGED` and `NETWORK_STAGED` in totempole.sim.fuzz).
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ import pytest
 
 from totempole.sim.fuzz.group_mutants import GROUP_STAGED
 from totempole.sim.fuzz.mutants import STAGED, mutated_stack
+from totempole.sim.fuzz.network_mutants import NETWORK_STAGED
 from totempole.sim.scenario import Scenario, parse, run
 
 FILES = sorted((Path(__file__).parent / "staged").glob("*.scenario"))
 CATCHES = "# catches: "
-MUTANTS = {mutant.name: mutant for mutant in (*STAGED, *GROUP_STAGED)}
+MUTANTS = {mutant.name: mutant for mutant in (*STAGED, *GROUP_STAGED, *NETWORK_STAGED)}
 
 
 def scenario(file: Path) -> Scenario:

@@ -55,7 +55,7 @@ class StandIn:
     def awaits(self, token: RegularToken) -> bool:
         ring, seq = self.newest
         is_next = token.ring_id != ring or token.token_seq > seq
-        return token.sender == PREDECESSOR and is_next
+        return token.sender == (PREDECESSOR if PREDECESSOR in self.members else ME) and is_next
 
     def missing(self, token: RegularToken) -> Sequence[int]:
         have = {message.seq for message in self.messages if message.ring_id == token.ring_id}

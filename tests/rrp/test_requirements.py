@@ -325,6 +325,15 @@ def test_p4_a_network_that_brings_no_tokens_is_found() -> None:
     assert (finding.network, finding.sender, finding.dead) == (X, 3, True)
 
 
+def test_p4_tokens_on_one_network_in_turn_make_no_path_bad() -> None:
+    bench = Bench("passive", tokens="one")
+    for token_seq in range(1, 100):
+        bench.now_us += 1_000
+        bench.come(bench.token(token_seq, on=(token_seq % 2,)), token_seq % 2)
+    assert len(bench.tokens) == 99
+    assert bench.found == []
+
+
 def test_p5_unequal_shares_are_no_fault() -> None:
     """004 compares networks with each other. All messages on one network are no loss of the other."""
     bench = Bench("passive")
@@ -363,6 +372,13 @@ def test_tokens_are_ordered_by_ring_and_token_seq() -> None:
     assert bench.holds
     bench.come(token, X)
     assert bench.tokens == [(RING, 70), (NEXT_RING, 1)]
+
+
+def test_tokens_of_one_number_on_two_rings_are_two() -> None:
+    bench = Bench("passive")
+    bench.come(bench.token(5), X, Y)
+    bench.come(bench.token(5, ring=NEXT_RING), X, Y)
+    assert bench.tokens == [(RING, 5), (NEXT_RING, 5)]
 
 
 def test_an_older_token_never_takes_the_place_of_a_held_one() -> None:

@@ -9,7 +9,8 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from handbroken import Runs
-from totempole.checkers import Verdict, check
+from totempole.checkers import Verdict
+from totempole.checkers.properties import judge_rows
 from totempole.checkers.verdict import LISTED_MAX
 from totempole.spark import findings
 from totempole.spark.schema import EVENTS
@@ -32,13 +33,7 @@ def verdicts_of(runs: Runs, names: Iterable[str]) -> dict[tuple[str, str], Verdi
     found = {}
     for run, (rows, terms) in runs.items():
         ordered = sorted(rows, key=lambda row: (row.node, row.step))
-        report = check(
-            ordered,
-            terms.complete,
-            expectation=terms.expectation,
-            same_clock=terms.same_clock,
-            calm=terms.calm,
-        )
+        report = judge_rows(ordered, terms)
         found |= {
             (run, verdict.property): verdict for verdict in report.verdicts if verdict.property in wanted
         }

@@ -9,6 +9,8 @@ from totempole.checkers.terms import Alarmed, Calm, Terms
 from totempole.checkers.verdict import Findings
 from totempole.trace.lives import Life
 
+FAILED = ("sick", "faulty")
+
 
 def no_configuration(networks: NetworkHistory, terms: Terms, found: Findings) -> None:
     """004 §3: as long as every two processors share a network, the membership does not change."""
@@ -34,6 +36,19 @@ def no_needless_retransmission(networks: NetworkHistory, terms: Terms, found: Fi
                 f"since {calm.from_us} us.",
                 row,
             )
+
+
+def no_false_alarm(networks: NetworkHistory, terms: Terms, found: Findings) -> None:
+    """A6, P5: where nothing is lost no network fails."""
+    for rows in networks.changes.values():
+        for row in rows:
+            calm = _within(row.at_us, terms.lossless)
+            if calm is not None and row.new_state in FAILED and row.new_state != row.old_state:
+                found.violated(
+                    f"Node {row.node} was told that network {row.network} is {row.new_state} at {row.at_us} "
+                    f"us, and nothing was lost since {calm.from_us} us.",
+                    row,
+                )
 
 
 def _within(at_us: int, stretches: tuple[Calm, ...]) -> Calm | None:

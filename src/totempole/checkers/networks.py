@@ -8,6 +8,7 @@ from totempole.checkers.history import History
 from totempole.checkers.network_faults import (
     alarms,
     no_configuration,
+    no_false_alarm,
     no_needless_retransmission,
 )
 from totempole.checkers.network_history import NetworkHistory, agreement
@@ -38,6 +39,7 @@ NETWORKS = Layer(
         _property("network-agreement", "004 §3", Scope.RING, agreement, "network", "deliver"),
         _property("network-no-configuration", "004 §3", Scope.RUN, no_configuration),
         _property("network-alarmed", "004 A5, P4", Scope.RUN, alarms, "network"),
+        _property("network-no-false-alarm", "004 A6, P5", Scope.RUN, no_false_alarm, "network"),
         _property(
             "no-needless-retransmission", "004 A2, P1", Scope.RUN, no_needless_retransmission, "retransmit"
         ),

@@ -9,7 +9,7 @@ from totempole.checkers.groups import GROUPS
 from totempole.checkers.networks import NETWORKS
 from totempole.checkers.property import Indices, Layer, Property
 from totempole.checkers.ring import RING
-from totempole.checkers.terms import Calm, Liveness, Terms
+from totempole.checkers.terms import Alarmed, Calm, Liveness, Terms
 from totempole.checkers.verdict import Report
 from totempole.trace.schema import Row
 
@@ -26,14 +26,19 @@ def check(
     expectation: Liveness | None = None,
     same_clock: bool = True,
     calm: Iterable[Calm] = (),
+    shared: Iterable[Calm] = (),
+    lossless: Iterable[Calm] = (),
+    alarmed: Iterable[Alarmed] = (),
 ) -> Report:
     """Judges the rows of one run.
 
     `complete`: the run ended quiescent, and what has not happened by now never will. Otherwise the rows are
     a prefix, and what they cannot tell is undecided. `same_clock`: `at_us` is comparable between nodes.
-    `calm`: stretches in which nothing goes wrong.
+    `calm`: stretches in which nothing goes wrong; `shared`, `lossless`, `alarmed`: what is known of faults of
+    networks (`Terms`).
     """
-    return judge_rows(rows, Terms(complete, same_clock, expectation, tuple(calm)))
+    stretches = tuple(calm), tuple(shared), tuple(lossless)
+    return judge_rows(rows, Terms(complete, same_clock, expectation, *stretches, tuple(alarmed)))
 
 
 def judge_rows(rows: Iterable[Row], terms: Terms) -> Report:

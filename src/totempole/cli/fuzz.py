@@ -13,8 +13,9 @@ from totempole.cli.output import Screen, table
 from totempole.cli.tables import coverage_table, rarest_excluded, what_may_remain
 from totempole.errors import TotemError
 from totempole.sim.fuzz.group_mutants import GROUP_STAGED, GROUP_UNNOTICED
-from totempole.sim.fuzz.kinds import GROUPS, kind_named
+from totempole.sim.fuzz.kinds import kind_named
 from totempole.sim.fuzz.mutants import BY_HAND, STAGED, UNNOTICED
+from totempole.sim.fuzz.network_mutants import NETWORK_STAGED
 from totempole.sim.fuzz.profiles import ALL, PROFILES
 from totempole.sim.fuzz.search import Tally, search
 
@@ -130,9 +131,12 @@ def _run_mutants(screen: Screen, arguments: argparse.Namespace, seeds: range) ->
         unnoticed = (*STAGED, *BY_HAND, *UNNOTICED)
         if arguments.groups:
             unnoticed = (*GROUP_STAGED, *GROUP_UNNOTICED)
+        if arguments.networks is not None:
+            unnoticed = NETWORK_STAGED
         return 0 if mutants.hunt_all(screen, seeds, arguments.jobs, unnoticed) else 1
-    if arguments.groups:
-        return 0 if mutants.hunt_all(screen, seeds, arguments.jobs, GROUPS.mutants) else 1
+    if arguments.groups or arguments.networks is not None:
+        kind = kind_options.kind_asked(arguments)
+        return 0 if mutants.hunt_all(screen, seeds, arguments.jobs, kind.mutants) else 1
     return 0 if mutants.hunt_all(screen, seeds, arguments.jobs) else 1
 
 

@@ -11,12 +11,14 @@ from totempole.cli.output import Screen, table
 from totempole.errors import TotemError
 from totempole.sim.fuzz.group_mutants import GROUP_HARMLESS, GROUP_MUTANTS, GROUP_STAGED, GROUP_UNNOTICED
 from totempole.sim.fuzz.mutants import BY_HAND, HARMLESS, MUTANTS, STAGED, UNNOTICED, Mutant, hunt
+from totempole.sim.fuzz.network_mutants import NETWORK_MUTANTS, NETWORK_STAGED
 
 EVERY = (
     *(*MUTANTS, *STAGED, *BY_HAND, *UNNOTICED, *HARMLESS),
     *(*GROUP_MUTANTS, *GROUP_STAGED, *GROUP_UNNOTICED, *GROUP_HARMLESS),
+    *(*NETWORK_MUTANTS, *NETWORK_STAGED),
 )
-"""Of the ring, and of process groups."""
+"""Of the ring, of process groups, and of rings on several networks."""
 
 
 def find_mutant(name: str) -> Mutant:
@@ -37,7 +39,8 @@ def show_list(screen: Screen) -> None:
         shown.add_row(mutant.name, f"{mutant.package}/{mutant.module}.py", " ".join(mutant.old.split()))
     screen.print(shown)
     screen.print(
-        "\nHunt those of the ring (srp): totem fuzz --mutants --seeds 0:500; those of groups: with --groups. "
+        "\nHunt those of the ring (srp): totem fuzz --mutants --seeds 0:500; those of groups: with --groups; "
+        "those of several networks: with --networks any. "
         "One: totem fuzz --mutant NAME --shrink"
     )
 

@@ -20,9 +20,10 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from totempole.checkers import Liveness, Verdict, check
-from totempole.checkers.terms import Calm, Terms
-from totempole.checkers.terms_file import from_json, to_json
+from totempole.checkers import Liveness, Verdict
+from totempole.checkers.properties import judge_rows
+from totempole.checkers.terms import Alarmed, Calm, Terms
+from totempole.checkers.terms_file import STRETCHES, from_json, to_json
 from totempole.checkers.verdict import Outcome
 from totempole.errors import TraceError
 from totempole.spark.run_files import RunFiles
@@ -143,8 +144,14 @@ def terms_in(row: dict[str, Any]) -> Terms:
     if wanted is not None:
         groups = tuple(tuple(group) for group in wanted["groups"])
         expectation = Liveness(wanted["at_us"], groups, wanted["bound_us"])
-    calm = tuple(Calm(each["from_us"], each["settled_us"], each["to_us"]) for each in row["calm"])
-    return Terms(row["complete"], row["same_clock"], expectation, calm)
+    stretches = {
+        name: tuple(Calm(each["from_us"], each["settled_us"], each["to_us"]) for each in row[name])
+        for name in STRETCHES
+    }
+    alarmed = tuple(
+        Alarmed(each["network"], each["from_us"], each["told_us"], each["why"]) for each in row["alarmed"]
+    )
+    return Terms(row["complete"], row["same_clock"], expectation, alarmed=alarmed, **stretches)
 
 
 def _judge(rows: list[Row], terms: Terms, files: Sequence[str]) -> dict[str, Any]:
@@ -152,13 +159,7 @@ def _judge(rows: list[Row], terms: Terms, files: Sequence[str]) -> dict[str, Any
     run, trouble = rows[0].run, _twice(rows, files)
     if trouble:
         return _refused(run, trouble)
-    report = check(
-        rows,
-        terms.complete,
-        expectation=terms.expectation,
-        same_clock=terms.same_clock,
-        calm=terms.calm,
-    )
+    report = judge_rows(rows, terms)
     doubts = [_data(verdict) for verdict in report.verdicts if verdict.outcome is not Outcome.HOLDS]
     return {
         "run": run,

@@ -22,7 +22,7 @@ from totempole.trace.layers.srp import LEAVE_TIMEOUT, LEFT, RECOVERING
 _COLUMNS = (
     *("run", "node", "incarnation", "step", "at_us", "kind", "message", "origin", "service", "ring", "seq"),
     *("timestamp", "configuration", "configuration_kind", "members", "bytes", "reason"),
-    *("count", "digest", "old_state", "new_state", "previous", "srp_failed"),
+    *("count", "digest", "old_state", "new_state", "previous", "network", "srp_failed"),
 )
 _FEW = (
     *("configuration", "crash", "leave", "restart", "suspect"),

@@ -17,6 +17,7 @@ from totempole.checkers.properties import PROPERTIES
 from totempole.spark import findings, suspicion
 from totempole.spark.group_silver import GroupSilver
 from totempole.spark.properties.group import GROUP
+from totempole.spark.properties.networks import NETWORKS
 from totempole.spark.properties.ring import RING
 from totempole.spark.settling import settle, settled
 from totempole.spark.silver import Silver
@@ -37,6 +38,7 @@ def findings_of_statements(silver: Silver, tell: Tell = lambda done, note: None)
     work: list[tuple[str, Statement, Any]] = [
         (name, statement, silver) for name, statement in RING.items() if name not in suspicion.PROPERTIES
     ]
+    work += [(name, statement, silver) for name, statement in NETWORKS.items()]
     if doubtful:
         few = silver.only(suspects)
         settle(few, _FEW)

@@ -9,18 +9,19 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from totempole.checkers.terms import Terms
-from totempole.checkers.terms_file import read_terms
+from totempole.checkers.terms_file import STRETCHES, read_terms
 
 SCHEMA = (
     "run string, complete boolean, same_clock boolean, "
     "expectation struct<at_us:bigint,groups:array<array<bigint>>,bound_us:bigint>, "
-    "calm array<struct<from_us:bigint,settled_us:bigint,to_us:bigint>>"
+    + ", ".join(f"{name} array<struct<from_us:bigint,settled_us:bigint,to_us:bigint>>" for name in STRETCHES)
+    + ", alarmed array<struct<network:bigint,from_us:bigint,told_us:bigint,why:string>>"
 )
 
 
 def terms_table(spark: SparkSession, known: Mapping[str, Terms]) -> DataFrame:
     rows = [
-        (run, terms.complete, terms.same_clock, _expectation(terms), _calm(terms))
+        (run, terms.complete, terms.same_clock, _expectation(terms), *_stretches(terms), _alarmed(terms))
         for run, terms in known.items()
     ]
     return spark.createDataFrame(rows, SCHEMA)
@@ -40,12 +41,21 @@ def terms_of(runs: DataFrame, known: DataFrame, otherwise: Terms) -> DataFrame:
         F.coalesce("complete", F.lit(otherwise.complete)).alias("complete"),
         F.coalesce("same_clock", F.lit(otherwise.same_clock)).alias("same_clock"),
         F.coalesce("expectation", _literal(otherwise)).alias("expectation"),
-        F.coalesce("calm", F.array().cast(known.schema["calm"].dataType)).alias("calm"),
+        *(
+            F.coalesce(name, F.array().cast(known.schema[name].dataType)).alias(name)
+            for name in (*STRETCHES, "alarmed")
+        ),
     )
 
 
-def _calm(terms: Terms) -> list[tuple[int, int, int]]:
-    return [(calm.from_us, calm.settled_us, calm.to_us) for calm in terms.calm]
+def _stretches(terms: Terms) -> list[list[tuple[int, int, int]]]:
+    return [
+        [(calm.from_us, calm.settled_us, calm.to_us) for calm in getattr(terms, name)] for name in STRETCHES
+    ]
+
+
+def _alarmed(terms: Terms) -> list[tuple[int, int, int, str]]:
+    return [(each.network, each.from_us, each.told_us, each.why) for each in terms.alarmed]
 
 
 def _expectation(terms: Terms) -> tuple[int, list[list[int]], int] | None:

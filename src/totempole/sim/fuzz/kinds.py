@@ -41,7 +41,6 @@ class Kind:
 
 RING = Kind("ring", plan, coverage.EXPECTED, MUTANTS)
 GROUPS = Kind("groups", group_plan, group_coverage.EXPECTED, GROUP_MUTANTS, " --groups")
-KINDS = {kind.name: kind for kind in (RING, GROUPS)}
 
 
 def network_kind(ways: Ways) -> Kind:
@@ -50,7 +49,12 @@ def network_kind(ways: Ways) -> Kind:
     return Kind(ways.name, partial(network_plan, ways), expected, NETWORK_MUTANTS, ways.option)
 
 
+NETWORKS, ONLY_NETWORKS = network_kind(Ways()), network_kind(Ways(only_networks=True))
+KINDS = {kind.name: kind for kind in (RING, GROUPS, NETWORKS, ONLY_NETWORKS)}
+
+
 def kind_named(name: str) -> Kind:
+    """One of these, or one of certain ways to use networks."""
     ways = named(name)
     return KINDS[name] if ways is None else network_kind(ways)
 
@@ -59,4 +63,4 @@ def kind_of(mutant: Mutant | None) -> Kind:
     """The search that is to notice it."""
     if mutant is None or mutant.package == "srp":
         return RING
-    return GROUPS if mutant.package == "groups" else network_kind(Ways())
+    return GROUPS if mutant.package == "groups" else NETWORKS

@@ -22,13 +22,18 @@ from typing import Any
 
 from totempole.groups.config import GroupConfig
 from totempole.sim.fuzz.group_plan import group_plan
+from totempole.sim.fuzz.network_plan import Ways, network_plan
 from totempole.sim.fuzz.plan import plan
 from totempole.sim.fuzz.trial import Verdict, try_scenario
+from totempole.sim.script import Scenario
 from totempole.sim.stacks import SIM_PARTS, RealStack
 
 SHARED = tuple(
     f"totempole.{name}"
-    for name in ("groups.commands", "groups.events", "srp.alarms", "srp.commands", "srp.packets")
+    for name in (
+        *("groups.commands", "groups.events", "srp.alarms", "srp.commands", "srp.packets"),
+        *("networks.commands", "networks.events", "rrp.alarms", "rrp.commands", "rrp.config", "rrp.hello"),
+    )
 )
 """What a broken layer says must be of the types that the simulator knows."""
 
@@ -165,6 +170,12 @@ def mutated_stack(mutant: Mutant) -> RealStack:
     if mutant.package == "groups":
         layer = _mutated(mutant, "layer").GroupLayer
         return RealStack(GroupConfig(), parts=replace(SIM_PARTS, groups=layer))
+    if mutant.package == "networks":
+        return RealStack(parts=replace(SIM_PARTS, networks=_mutated(mutant, "layer").Networks))
+    if mutant.package == "rrp":
+        layer = _mutated(mutant, "layer")
+        broken = replace(SIM_PARTS, replicator=layer.Replicator, accounts=layer.Accounts)
+        return RealStack(parts=broken)
     engine = _mutated(mutant, "engine").SingleRing
     return RealStack(parts=replace(SIM_PARTS, engines={"totem": engine}))
 
@@ -197,9 +208,18 @@ def _within(name: str, package: str) -> bool:
 def hunt(mutant: Mutant, seeds: Sequence[int]) -> tuple[int, Verdict] | None:
     """The first of the seeds that gives the mutant away."""
     stack = mutated_stack(mutant)
-    planned = group_plan if mutant.package == "groups" else plan
     for seed in seeds:
-        verdict, _ = try_scenario(planned(seed), stack)
-        if verdict.violated:
-            return seed, verdict
+        for scenario in scenarios_for(mutant, seed):
+            verdict, _ = try_scenario(scenario, stack)
+            if verdict.violated:
+                return seed, verdict
     return None
+
+
+def scenarios_for(mutant: Mutant, seed: int) -> Iterator[Scenario]:
+    """Those of a seed that are to give the mutant away."""
+    if mutant.package in ("rrp", "networks"):
+        yield network_plan(Ways(only_networks=True), seed)
+        yield network_plan(Ways(), seed)
+    else:
+        yield group_plan(seed) if mutant.package == "groups" else plan(seed)

@@ -78,7 +78,10 @@ class Ways:
     @property
     def name(self) -> str:
         """Of the search, in files that it resumes from."""
-        return f"networks-{self.style}-{self.networks}{'-only' if self.only_networks else ''}"
+        kind = "only-networks" if self.only_networks else "networks"
+        return (
+            kind if self == Ways(only_networks=self.only_networks) else f"{kind}:{self.style}:{self.networks}"
+        )
 
     @property
     def option(self) -> str:
@@ -89,12 +92,11 @@ class Ways:
 
 def named(name: str) -> Ways | None:
     """The ways of that name."""
-    first, *rest = name.split("-")
-    if first != "networks" or not rest:
+    kind, _, rest = name.partition(":")
+    if kind not in ("networks", "only-networks"):
         return None
-    only = rest[-1] == "only"
-    *style, count = rest[: len(rest) - only]
-    return Ways("-".join(style), int(count), only)
+    style, _, count = rest.partition(":")
+    return Ways(style or ANY, int(count or 0), kind == "only-networks")
 
 
 def network_plan(ways: Ways, seed: int, profile: Profile = ALL) -> Scenario:
@@ -131,7 +133,9 @@ class NetworkPlanner(Planner):
         )
 
     def _name(self) -> str:
-        return f"{self._ways.name}-{self._seed}" + ("" if self._profile.whole else f"-{self._profile.name}")
+        return f"{self._ways.name.replace(':', '-')}-{self._seed}" + (
+            "" if self._profile.whole else f"-{self._profile.name}"
+        )
 
     def _networks(self, planned: Scenario) -> tuple[ScenarioNetwork, ...]:
         """Some are slower than others, or take smaller datagrams."""
@@ -150,6 +154,8 @@ class NetworkPlanner(Planner):
 
     def _plan_faults(self) -> None:
         super()._plan_faults()
+        if not self._profile.whole:
+            return
         at_us = FIRST_FAULT_US
         for _ in range(self.nets.randint(3, 9)):
             at_us += self.nets.randint(10 * MS, 1_200 * MS)
@@ -333,7 +339,7 @@ class OnlyNetworks(NetworkPlanner):
 
     def _plan_faults(self) -> None:
         random = self.nets
-        at_us = UNBROKEN_FROM_US
+        at_us = UNBROKEN_FROM_US if self._profile.whole else CALM_US
         while at_us < CALM_US - 500 * MS:
             random.choice(HARMLESS)(self, at_us, random.choice(self.names))
             last_us = max(step.at_us for step in self._steps)
@@ -351,6 +357,9 @@ class OnlyNetworks(NetworkPlanner):
 
     def _plan_calm(self) -> None:
         """A last fault, which stays, on a ring that works or rests."""
+        if not self._profile.whole:
+            self._steps.append(Step(LAST_END_US, ExpectSettled(SETTLE_US)))
+            return
         network = self.nets.choice(self.names)
         actions, says = self._lasting(network)
         self._steps += [Step(LAST_FAULT_US, action) for action in actions]
