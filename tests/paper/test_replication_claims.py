@@ -39,8 +39,8 @@ def test_one_network() -> None:
 
 @pytest.mark.parametrize("style", [NONE, ACTIVE, PASSIVE])
 def test_there_is_no_peak_where_messages_fill_a_frame(style: str) -> None:
-    """Figure 8 falls by 9 to 21 % from 700 to 1000 bytes and rises again to 1400: a frame takes one message of
-    1000 bytes and two of 700. A packet of ours spans frames, and no size is worse than its neighbours."""
+    """Figure 8 falls by 9 to 20 % from 700 to 1000 bytes and rises again to 1400: a frame takes one message
+    of 1000 bytes, or two of 700. A packet of ours spans frames, and no size is worse than its neighbours."""
     theirs = [getattr(KILOBYTES_PER_S[4][size], style) for size in (700, 1_000, 1_400)]
     assert theirs[1] < 0.93 * min(theirs[0], theirs[2])
     ours = [kilobytes_per_s(PENTIUM_II, style, size) for size in (700, 1_000, 1_400)]
