@@ -150,6 +150,9 @@ def test_the_table_has_what_the_papers_state() -> None:
         ("token-loss", "about", 16),
         ("crash", "under", 50),
         ("crash", "under", 20),
+        ("rrp-6", "about", 10_272),
+        ("rrp-8", "about", 12_764),
+        ("rrp-9", "about", 1.51),
     }
     assert {each.figure for each in PUBLISHED} == set(FIGURES)
 
@@ -165,6 +168,7 @@ def test_figures_are_chosen_by_name() -> None:
     assert [figure.name for figure in chosen_figures(None)] == list(FIGURES)
     assert [figure.name for figure in chosen_figures(["7", "4.18"])] == ["4.18", "7"]
     assert [study.name for study in studies_of(chosen_figures(["4.18", "4.19"]))] == ["throughput"]
+    assert [figure.number for figure in chosen_figures(["7", "rrp-7", "crash"])] == ["7", "", "7"]
     with pytest.raises(ConfigurationError, match=r"--only 9\.9: there is no such figure; give some of 4\.18"):
         chosen_figures(["9.9"])
 
@@ -187,6 +191,8 @@ MEASURES = {
     "token-loss": ["gone_us"],
     "density": ["each_us"],
     "crash": ["detection_us", "recovery_us"],
+    "replication-4": ["messages_per_s", "kb_per_s"],
+    "replication-6": ["messages_per_s", "kb_per_s"],
 }
 
 

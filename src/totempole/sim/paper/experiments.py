@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any
 
 from totempole.errors import TotemError
-from totempole.sim.paper import faults
+from totempole.sim.paper import faults, replication
 from totempole.sim.paper.machines import MACHINES, MS, Machine, S, lossy
 from totempole.sim.paper.ring import PaperRing
 from totempole.trace.schema import Row
@@ -99,6 +99,11 @@ def _throughput(machine: Machine, seed: int, **parameters: Any) -> Measures:
     return {"messages_per_s": [throughput(machine, seed, **parameters)]}
 
 
+def _replication(machine: Machine, seed: int, **parameters: Any) -> Measures:
+    rate_per_s = replication.throughput(machine, seed, **parameters)
+    return {"messages_per_s": [rate_per_s], "kb_per_s": [rate_per_s * parameters["size"] / 1_000]}
+
+
 def _latency(machine: Machine, seed: int, *, measures: Sequence[str], **parameters: Any) -> Measures:
     found = latency(machine, seed, **parameters)
     return {name: getattr(found, name) for name in measures}
@@ -121,6 +126,7 @@ EXPERIMENTS: Mapping[str, Callable[..., Measures]] = {
     "latency": _latency,
     "token loss": _token_loss,
     "crash": _crash,
+    "replication": _replication,
 }
 
 

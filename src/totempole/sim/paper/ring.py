@@ -8,6 +8,7 @@ from totempole.errors import TotemError
 from totempole.sim.conditions import Condition, DiskSpeed
 from totempole.sim.load import Arrivals, Saturation
 from totempole.sim.paper.machines import CABLE, MS, Machine, S
+from totempole.sim.stacks import RealStack
 from totempole.sim.world import World
 from totempole.srp import RingConfig
 from totempole.srp.engine import SingleRing
@@ -32,6 +33,8 @@ class PaperRing:
         processors: int | None = None,
         condition: Condition = CABLE,
         level: str = "delivery",
+        networks: int = 1,
+        stack: RealStack | None = None,
     ) -> None:
         self.machine = machine
         self.world = World(
@@ -39,7 +42,8 @@ class PaperRing:
             processors or machine.processors,
             config or machine.config(),
             condition=condition,
-            lans=(machine.lan,),
+            lans=(machine.lan,) * networks,
+            stack=stack or RealStack(),
             costs=machine.costs,
             disk=DiskSpeed(latency_us=(machine.disk_us, machine.disk_us)),
             level=level,

@@ -40,7 +40,7 @@ def page(figures: Sequence[PaperFigure], results: Results, compared: Sequence[Co
 
 
 def _section(figure: PaperFigure, results: Results) -> str:
-    name = f"figure {figure.name}" if figure.name[0].isdigit() else "in the text"
+    name = f"figure {figure.number}" if figure.number else "in the text"
     return (
         f"<h2>{escape(figure.title)} <span class=muted>({figure.paper}, {escape(name)})</span></h2>\n"
         f"{inline_svg(figure.draw(results))}<p>{escape(figure.caption)}</p>\n"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from totempole.sim.paper.machines import MS, S
+from totempole.sim.paper.redundant import ACTIVE, KILOBYTES_PER_S, NONE, PASSIVE
 
 SIZES = (4, 100, 200, 300, 400, 500, 600, 700, 800, 900, 1_024, 1_150, 1_250, 1_350)
 """Bytes; the largest is what still fits an Ethernet frame with all headers."""
@@ -20,7 +21,10 @@ AGREED, SAFE = "agreed", "safe"
 SATURATED, LOADED = "all send all they can", "400 messages/s"
 POISSON, EVEN = "Poisson", "deterministic"
 
+STYLES = (NONE, ACTIVE, PASSIVE)
+
 OLD_MACHINE, NEW_MACHINE = "sun-4-ipc", "sparcstation-20"
+FOUR_MACHINES, SIX_MACHINES = "pentium-ii", "pentium-iii"
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +138,27 @@ def _crash(scale: Scale) -> Iterator[Point]:
         yield Point("crash", "crash", 0, seed, "crash", parameters)
 
 
+def _replication(study: str, machine: str, processors: int) -> Callable[[Scale], Iterator[Point]]:
+    def points(scale: Scale) -> Iterator[Point]:
+        sizes = (100, 1_000, 1_400) if scale.quick else tuple(KILOBYTES_PER_S[processors])
+        for series in STYLES:
+            for size in sizes:
+                parameters = {
+                    "machine": machine,
+                    "size": size,
+                    "style": series,
+                    "duration_us": (1 if scale.quick else 2) * S,
+                }
+                # As with one network, nothing is drawn by lot but who starts when.
+                yield Point(study, series, size, 1, "replication", parameters)
+
+    return points
+
+
 THROUGHPUT = Study("throughput", _throughput)
 LOAD = Study("load", _load)
 TOKEN_LOSS = Study("token-loss", _token_loss, [Bins("gone_us", 160 * MS, 160)])
 DENSITY = Study("density", _density, [Bins("each_us", 24 * MS, 48)])
 CRASH = Study("crash", _crash, [Bins("detection_us", 60 * MS, 60), Bins("recovery_us", 60 * MS, 60)])
+REPLICATION_4 = Study("replication-4", _replication("replication-4", FOUR_MACHINES, 4))
+REPLICATION_6 = Study("replication-6", _replication("replication-6", SIX_MACHINES, 6))

@@ -13,12 +13,25 @@ from totempole.spark.paper.figures.density import FIGURE_7
 from totempole.spark.paper.figures.faults import CRASH_TIMES, TOKEN_LOSS_TIMES
 from totempole.spark.paper.figures.frame import PaperFigure
 from totempole.spark.paper.figures.load import FIGURE_4_20
+from totempole.spark.paper.figures.replication import FIGURE_6, FIGURE_8, FIGURE_9
+from totempole.spark.paper.figures.replication import FIGURE_7 as FIGURE_7_OF_004
 from totempole.spark.paper.figures.throughput import FIGURE_4_18, FIGURE_4_19
 from totempole.spark.paper.studies import Study
 
 FIGURES = {
     figure.name: figure
-    for figure in (FIGURE_4_18, FIGURE_4_19, FIGURE_4_20, TOKEN_LOSS_TIMES, FIGURE_7, CRASH_TIMES)
+    for figure in (
+        FIGURE_4_18,
+        FIGURE_4_19,
+        FIGURE_4_20,
+        TOKEN_LOSS_TIMES,
+        FIGURE_7,
+        CRASH_TIMES,
+        FIGURE_6,
+        FIGURE_7_OF_004,
+        FIGURE_8,
+        FIGURE_9,
+    )
 }
 
 

@@ -32,6 +32,12 @@ class PaperFigure:
     draw: Callable[[Results], Figure]
 
     @property
+    def number(self) -> str:
+        """In its paper; empty where the paper has only words. Two papers have a figure 7."""
+        number = self.name.removeprefix("rrp-")
+        return number if number[0].isdigit() else ""
+
+    @property
     def file_name(self) -> str:
         return f"figure-{self.paper}-{self.name}.svg"
 
