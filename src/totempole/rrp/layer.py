@@ -61,6 +61,9 @@ CROSSED_LEAST = 3
 """Rounds in which a hello of one network comes on another: so many mean that the two are wired together, and
 as many without it that they are not any more."""
 
+SILENT_LEAST = 10
+"""So many packets without a hello, and one should have come."""
+
 SPEAKERS_MAX = 1024
 """Processors of which it is known what they said."""
 
@@ -165,6 +168,8 @@ class Replicator(BaseLayer):
         self._spread = Spread(capacities, self.copies, min(link.segment_bytes for link in links))
         self._next_token = 0
         self._speakers: dict[ProcessorId, Speaker] = {}
+        self._silent: dict[ProcessorId, int] = {}
+        """How many packets have come of processors that have never said hello."""
         self._monitored: tuple[ProcessorId, ...] = ()
         self._least = self.segment_bytes
         self._interface_lost = 0
@@ -323,6 +328,7 @@ class Replicator(BaseLayer):
         elif kind is Hello:
             self._take_hello(self._links[network], packet)
         else:
+            self._note_speech(packet.sender)
             self._ring.received(network, packet, data)
 
     def settle(self) -> None:
@@ -499,6 +505,17 @@ class Replicator(BaseLayer):
         if speaker.segment_bytes[place] != hello.segment_bytes:
             speaker.segment_bytes[place] = hello.segment_bytes
             self._fit()
+
+    def _note_speech(self, sender: ProcessorId) -> None:
+        """Whoever speaks and says no hello is on one network only: its ring and this one cannot meet."""
+        speaker = self._speakers.get(sender)
+        if sender == self._me or (speaker is not None and speaker.incarnation):
+            return
+        if len(self._silent) >= SPEAKERS_MAX:
+            self._silent.clear()
+        times = self._silent[sender] = self._silent.get(sender, 0) + 1
+        if times == SILENT_LEAST:
+            self._scope.alarm(WaysDiffer(sender, "networks", 1, self._ways.networks))
 
     def _meet(self, hello: Hello, speaker: Speaker) -> None:
         """A new life of a processor: nothing that was heard before is its own."""
