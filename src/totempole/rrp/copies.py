@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from struct import Struct
+
 from totempole.core.io import Io
 from totempole.rrp.accounts import Accounts
 from totempole.segment.header import (
@@ -18,6 +20,9 @@ from totempole.segment.reassembler import Reassembler
 _HEADER_BYTES = SEGMENT.size
 _PREFIX_BYTES = _HEADER_BYTES - OFFSET_BYTES
 _DATA = int(NameKind.DATA)
+_PLACE = Struct(">II")
+_PLACE_AT = _HEADER_BYTES - _PLACE.size
+"""Where a header says how long its packet is, and where the segment begins in it."""
 _new = tuple.__new__
 
 
@@ -39,8 +44,9 @@ class CopyReassembler(Reassembler):
         name = self._message_name(datagram)
         if name is None:
             return super().receive(datagram)
-        self._accounts.note(name, self._io.network, len(datagram) - _HEADER_BYTES)
-        if name in self._completed:
+        length = len(datagram) - _HEADER_BYTES
+        self._accounts.note(name, self._io.network, length)
+        if self._is_here(name, datagram, length):
             return None
         found = super().receive(datagram)
         if found is not None and name not in self._completed:
@@ -52,13 +58,24 @@ class CopyReassembler(Reassembler):
         if name is None or len(burst) <= segment_bytes or segment_bytes <= _HEADER_BYTES:
             return super().receive_burst(burst, segment_bytes)
         count = -(-len(burst) // segment_bytes)
+        length = len(burst) - count * _HEADER_BYTES
         last = (count - 1) * segment_bytes
-        if name in self._completed and burst[last : last + _PREFIX_BYTES] == burst[:_PREFIX_BYTES]:
-            found = None
-        else:
+        of_one = burst[last : last + _PREFIX_BYTES] == burst[:_PREFIX_BYTES]
+        found = None
+        if not of_one or not self._is_here(name, burst, length):
             found = super().receive_burst(burst, segment_bytes)
-        self._accounts.note(name, self._io.network, len(burst) - count * _HEADER_BYTES)
+        self._accounts.note(name, self._io.network, length)
         return found
+
+    def _is_here(self, name: PacketName, datagram: bytes, length: int) -> bool:
+        """Whether the message is here, or the part of it that begins with this header."""
+        if name in self._completed:
+            return True
+        partial = self._partials.get(name)
+        if partial is None:
+            return False
+        total, offset = _PLACE.unpack_from(datagram, _PLACE_AT)
+        return partial.total == total and partial.covers(offset, offset + length)
 
     def _message_name(self, datagram: bytes) -> PacketName | None:
         """The name, if these bytes begin with a header of a message of this cluster."""

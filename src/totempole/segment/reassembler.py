@@ -89,6 +89,13 @@ class _Partial:
             self._lay_out()
         return self._place(start, b"".join(pieces))
 
+    def covers(self, start: int, stop: int) -> bool:
+        """Whether all of that is here."""
+        if self._buffer is None:
+            return stop <= self._reached
+        place = bisect_right(self._ranges, start, key=_start_of) - 1
+        return place >= 0 and stop <= self._ranges[place][1]
+
     @property
     def data(self) -> bytes:
         """The packet, when all of it is here."""
