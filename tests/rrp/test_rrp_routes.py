@@ -10,6 +10,7 @@ from totempole.rrp.alarms import WaysDiffer
 from totempole.rrp.commands import NetworkBack, NetworkLost
 from totempole.rrp.layer import CROSSED_LEAST, HASTE
 from totempole.rrp.paths import Lost
+from totempole.segment.header import OFFSET_BYTES, SEGMENT
 
 
 @pytest.mark.parametrize(
@@ -95,6 +96,24 @@ def test_long_messages_fill_unequal_networks_by_their_capacities() -> None:
     sent = bench.send(Role.MESSAGE, size=60_000)
     carried = {send.networks: sum(len(burst.data) for burst in send.bursts) for send in sent}
     assert carried[0,] / carried[1,] == pytest.approx(10, rel=0.02)
+
+
+@pytest.mark.parametrize("copies", [1, 2])
+def test_stripes_carry_every_byte_on_as_many_networks_as_there_are_copies(copies: int) -> None:
+    style = "passive" if copies == 1 else "active-passive"
+    bench = Bench(style, 3, 0 if copies == 1 else copies, capacities=(5, 3, 1))
+    sent = bench.send(Role.MESSAGE, size=33_333)
+    assert len({send.networks for send in sent}) == 3
+    whole = Bench("active", 3).send(Role.MESSAGE, size=33_333)
+    (size,) = {sum(len(data) - SEGMENT.size for data in send.datagrams) for send in whole}
+    pieces: dict[int, int] = {}
+    for send in sent:
+        for data in send.datagrams:
+            start = int.from_bytes(data[SEGMENT.size - OFFSET_BYTES : SEGMENT.size], "big")
+            for place in range(start, start + len(data) - SEGMENT.size):
+                pieces[place] = pieces.get(place, 0) + 1
+    assert set(pieces.values()) == {copies}
+    assert sorted(pieces) == list(range(size))
 
 
 def test_packets_are_cut_for_each_network() -> None:
