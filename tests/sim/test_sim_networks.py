@@ -195,6 +195,11 @@ def test_some_two_share_none(steps: str) -> None:
     assert stretches(steps) == [(0, 1)]
 
 
+def test_nothing_is_promised_where_tokens_go_on_one_network() -> None:
+    text = TWO.replace("style=passive", "style=passive tokens=one") + "end 10s\n"
+    assert shared_stretches(parse(text), 1_000_000) == ()
+
+
 def test_nothing_is_lost_before_and_after_a_fault() -> None:
     assert stretches("at 2s cut p q on a\nat 4s heal on a\n", lossless=True) == [(0, 1), (4, 10)]
     assert stretches("at 2s loss 0.1 on a\n", lossless=True) == [(0, 1)]
