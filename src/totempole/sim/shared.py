@@ -159,8 +159,8 @@ def is_rough(condition: Condition, scenario: Scenario) -> bool:
 def shared_stretches(scenario: Scenario, settled_us: int) -> tuple[Calm, ...]:
     """Stretches that begin when all have come together, so long after the beginning.
 
-    Not where each token goes on some networks only, as 004 has it: when one of two dies, every second token is
-    lost, and a rotation in which several processors must pass it again may take longer than the token loss
+    Not where each token goes on some networks only, as 004 has it: when one of two dies, every second token
+    is lost, and a rotation in which several processors must pass it again may take longer than the token loss
     timeout."""
     if scenario.redundancy is not None and scenario.redundancy.tokens == "one":
         return ()
