@@ -8,7 +8,7 @@ from rrp_bench import HELLO, ME, PREDECESSOR, RING, Bench
 from totempole.core.effects import Alarm, Reachable, Role
 from totempole.rrp.alarms import WaysDiffer
 from totempole.rrp.commands import NetworkBack, NetworkLost
-from totempole.rrp.layer import CROSSED_LEAST, HASTE
+from totempole.rrp.layer import CROSSED_LEAST, HASTE, WARY_US
 from totempole.rrp.paths import Lost
 from totempole.segment.header import OFFSET_BYTES, SEGMENT
 
@@ -46,6 +46,17 @@ def test_as_in_004_tokens_go_on_one_network_in_turn() -> None:
     used = [bench.networks_of(bench.send(Role.TOKEN)) for _ in range(6)]
     assert {len(each) for each in used} == {1}
     assert {frozenset(each) for each in used} == {frozenset({number}) for number in range(3)}
+
+
+def test_after_a_lost_token_all_go_on_every_network_for_a_while() -> None:
+    bench = Bench("passive", 3, tokens="one")
+    sent = tuple(bench.send(Role.TOKEN))
+    bench.io.now_us = bench.now_us
+    bench.replicator.repeat(sent, Role.TOKEN_AGAIN)
+    bench.io.take()
+    assert bench.networks_of(bench.send(Role.TOKEN)) == {0, 1, 2}
+    bench.io.now_us += WARY_US
+    assert len(bench.networks_of(bench.send(Role.TOKEN))) == 1
 
 
 @pytest.mark.parametrize("role", [Role.RETRANSMISSION, Role.SEARCH, Role.CONTROL])

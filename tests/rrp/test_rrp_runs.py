@@ -244,7 +244,10 @@ def test_a_saturated_ring_tells_of_a_fault_within_twenty_rotations(style: str, k
 
 
 def test_reports_go_before_what_waits_and_find_room_in_a_full_queue() -> None:
-    world = begun(redundant_world("passive", 2, 2, config=RingConfig(send_queue_max=50, send_queue_ready=10)), rate=0.001)
+    world = begun(
+        redundant_world("passive", 2, 2, config=RingConfig(send_queue_max=50, send_queue_ready=10)),
+        rate=0.001,
+    )
     ring = stack_of(world, 1).ring
     sent = [ring.submit(b"%d" % number, Service.AGREED) for number in range(60)]
     assert sum(sent) in (50, 51)
