@@ -30,6 +30,7 @@ from totempole.networks.commands import Drain, Restore
 from totempole.networks.events import NetworkState
 from totempole.networks.reports import ReportKind, Request, is_report, pack_request
 from totempole.sim.conditions import Condition, Lan
+from totempole.sim.load import Arrivals
 from totempole.sim.world import World
 from totempole.srp.config import RingConfig
 from totempole.stack import NetworkSpec
@@ -258,6 +259,23 @@ def test_reports_go_before_what_waits_and_find_room_in_a_full_queue() -> None:
     assert not ring.submit(b"no room", Service.AGREED)
     world.run_for(S // 2)
     assert [new for _, _, new, _ in changes(world)] == ["drained", "in_service"]
+
+
+@pytest.mark.parametrize("style", ["active", "passive"])
+def test_five_percent_loss_on_every_network_raises_no_alarm(style: str) -> None:
+    """A run of seconds; a million tokens are counted in test_requirements.py."""
+    world = redundant_world(style, 2, 3)
+    world.start()
+    world.run_until(S)
+    before = installed(world)
+    world.set_condition(Condition(loss=0.05, delay_us=(150, 250)))
+    for me in world.hosts:
+        Arrivals(world, me, 500, size=600).start()
+    world.run_for(3 * S // 2)
+    assert len(rows_of(world, "token", S)) > 2_000
+    assert rows_of(world, "retransmit")
+    assert not changes(world)
+    assert installed(world) == before
 
 
 def test_a_lossy_network_is_sick_and_set_aside() -> None:
