@@ -38,6 +38,8 @@ def test_a_plan_survives_being_written_down_and_read_again(seed: int, ways: Ways
 def test_where_only_networks_fail_every_two_always_share_one(seed: int) -> None:
     """The last fault included: the stretch reaches to the end of the run."""
     scenario = network_plan(Ways(only_networks=True), seed)
+    assert scenario.redundancy is not None
+    scenario = replace(scenario, redundancy=replace(scenario.redundancy, tokens="all"))
     (whole,) = shared_stretches(scenario, 2_000_000)
     assert whole.to_us == scenario.end_us
 

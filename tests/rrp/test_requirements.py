@@ -14,6 +14,7 @@ import pytest
 from rrp_bench import GATE, NEXT_RING, RING, WAIT_MOST_US, Bench
 
 from totempole.rrp.gate import WAIT_LEAST_US
+from totempole.rrp.layer import ROTATION_WEIGHT
 from totempole.rrp.paths import Evidence, Path
 
 X, Y = 0, 1
@@ -164,6 +165,17 @@ def test_a6_p5_five_percent_raise_no_alarm_in_a_million(evidence: Evidence) -> N
     path, random = Path(), Random(f"five percent/{evidence}")
     for _ in range(1_000_000):
         path.note(evidence, float(random.random() < 0.05))
+    assert not path.bad
+
+
+@pytest.mark.parametrize("messages", [1, 2, 4, 9])
+def test_a6_p5_five_percent_of_the_messages_of_each_rotation_raise_no_alarm(messages: int) -> None:
+    """A rotation counts as several messages, and all of these have the same share of loss."""
+    path, random = Path(), Random(f"rotations/{messages}")
+    for _ in range(300_000 // messages):
+        lost = sum(random.random() < 0.05 for _ in range(messages)) / messages
+        for _ in range(min(messages, ROTATION_WEIGHT)):
+            path.note(Evidence.MESSAGES, lost)
     assert not path.bad
 
 

@@ -8,8 +8,9 @@ from rrp_bench import HELLO, ME, PREDECESSOR, RING, Bench
 from totempole.core.effects import Alarm, Reachable, Role
 from totempole.rrp.alarms import WaysDiffer
 from totempole.rrp.commands import NetworkBack, NetworkLost
-from totempole.rrp.layer import CROSSED_LEAST, HASTE
+from totempole.rrp.layer import CROSSED_LEAST, HASTE, WARY_US
 from totempole.rrp.paths import Lost
+from totempole.segment.header import OFFSET_BYTES, SEGMENT
 
 
 @pytest.mark.parametrize(
@@ -45,6 +46,17 @@ def test_as_in_004_tokens_go_on_one_network_in_turn() -> None:
     used = [bench.networks_of(bench.send(Role.TOKEN)) for _ in range(6)]
     assert {len(each) for each in used} == {1}
     assert {frozenset(each) for each in used} == {frozenset({number}) for number in range(3)}
+
+
+def test_after_a_lost_token_all_go_on_every_network_for_a_while() -> None:
+    bench = Bench("passive", 3, tokens="one")
+    sent = tuple(bench.send(Role.TOKEN))
+    bench.io.now_us = bench.now_us
+    bench.replicator.repeat(sent, Role.TOKEN_AGAIN)
+    bench.io.take()
+    assert bench.networks_of(bench.send(Role.TOKEN)) == {0, 1, 2}
+    bench.io.now_us += WARY_US
+    assert len(bench.networks_of(bench.send(Role.TOKEN))) == 1
 
 
 @pytest.mark.parametrize("role", [Role.RETRANSMISSION, Role.SEARCH, Role.CONTROL])
@@ -95,6 +107,24 @@ def test_long_messages_fill_unequal_networks_by_their_capacities() -> None:
     sent = bench.send(Role.MESSAGE, size=60_000)
     carried = {send.networks: sum(len(burst.data) for burst in send.bursts) for send in sent}
     assert carried[0,] / carried[1,] == pytest.approx(10, rel=0.02)
+
+
+@pytest.mark.parametrize("copies", [1, 2])
+def test_stripes_carry_every_byte_on_as_many_networks_as_there_are_copies(copies: int) -> None:
+    style = "passive" if copies == 1 else "active-passive"
+    bench = Bench(style, 3, 0 if copies == 1 else copies, capacities=(5, 3, 1))
+    sent = bench.send(Role.MESSAGE, size=33_333)
+    assert len({send.networks for send in sent}) == 3
+    whole = Bench("active", 3).send(Role.MESSAGE, size=33_333)
+    (size,) = {sum(len(data) - SEGMENT.size for data in send.datagrams) for send in whole}
+    pieces: dict[int, int] = {}
+    for send in sent:
+        for data in send.datagrams:
+            start = int.from_bytes(data[SEGMENT.size - OFFSET_BYTES : SEGMENT.size], "big")
+            for place in range(start, start + len(data) - SEGMENT.size):
+                pieces[place] = pieces.get(place, 0) + 1
+    assert set(pieces.values()) == {copies}
+    assert sorted(pieces) == list(range(size))
 
 
 def test_packets_are_cut_for_each_network() -> None:

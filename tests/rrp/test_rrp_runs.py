@@ -28,10 +28,13 @@ from totempole.checkers import check
 from totempole.core.effects import Role
 from totempole.networks.commands import Drain, Restore
 from totempole.networks.events import NetworkState
+from totempole.networks.reports import ReportKind, Request, is_report, pack_request
 from totempole.sim.conditions import Condition, Lan
+from totempole.sim.load import Arrivals
 from totempole.sim.world import World
+from totempole.srp.config import RingConfig
 from totempole.stack import NetworkSpec
-from totempole.types import RingKind
+from totempole.types import RingKind, Service
 
 SERVED, SICK, FAULTY, DRAINED, PROBATION = NetworkState
 
@@ -221,6 +224,58 @@ def test_an_idle_ring_names_a_fault_within_five_seconds() -> None:
     world.run_for(5 * S)
     assert states(world)[1] is FAULTY
     assert why(world, 1) == "nobody hears anybody"
+
+
+@pytest.mark.parametrize("style", ["active", "passive"])
+@pytest.mark.parametrize("kind", list(RingKind))
+def test_a_saturated_ring_tells_of_a_fault_within_twenty_rotations(style: str, kind: RingKind) -> None:
+    """Though hundreds of packets wait at each processor."""
+    lans = (Lan(12_500_000), Lan(12_500_000))
+    world = redundant_world(style, 2, 3, kind=kind, lans=lans, hello_us=350_000)
+    world.start()
+    world.run_until(S // 2)
+    saturate(world)
+    world.run_for(S // 5)
+    since_us = world.now_us
+    dead(world, 0)
+    world.run_for(S // 5)
+    told_us = next(row.at_us for row in rows_of(world, "network", since_us) if row.node == 1)
+    rotations = [row for row in rows_of(world, "token", since_us) if row.node == 1 and row.at_us <= told_us]
+    assert len(rotations) < 20
+
+
+def test_reports_go_before_what_waits_and_find_room_in_a_full_queue() -> None:
+    world = begun(
+        redundant_world("passive", 2, 2, config=RingConfig(send_queue_max=50, send_queue_ready=10)),
+        rate=0.001,
+    )
+    ring = stack_of(world, 1).ring
+    sent = [ring.submit(b"%d" % number, Service.AGREED) for number in range(60)]
+    assert sum(sent) in (50, 51)
+    assert ring.report(pack_request(Request(ReportKind.DRAIN, 1)))
+    assert ring.report(pack_request(Request(ReportKind.RESTORE, 1)))
+    waiting = [submission.payload for submission in ring._ordering.queue]
+    assert list(map(is_report, waiting[:3])) == [True, True, False]
+    assert not ring.submit(b"no room", Service.AGREED)
+    world.run_for(S // 2)
+    assert [new for _, _, new, _ in changes(world)] == ["drained", "in_service"]
+
+
+@pytest.mark.parametrize("style", ["active", "passive"])
+def test_five_percent_loss_on_every_network_raises_no_alarm(style: str) -> None:
+    """A run of seconds; a million tokens are counted in test_requirements.py."""
+    world = redundant_world(style, 2, 3)
+    world.start()
+    world.run_until(S)
+    before = installed(world)
+    world.set_condition(Condition(loss=0.05, delay_us=(150, 250)))
+    for me in world.hosts:
+        Arrivals(world, me, 500, size=600).start()
+    world.run_for(3 * S // 2)
+    assert len(rows_of(world, "token", S)) > 2_000
+    assert rows_of(world, "retransmit")
+    assert not changes(world)
+    assert installed(world) == before
 
 
 def test_a_lossy_network_is_sick_and_set_aside() -> None:

@@ -150,7 +150,7 @@ def test_each_network_has_a_receive_buffer_of_its_own() -> None:
 
 # Stretches in which every two processors share a network
 
-TWO = "processors p=1 q=2 r=3\nnetwork a\nnetwork b\nredundancy style=passive\n"
+TWO = "processors p=1 q=2 r=3\ncondition delay=100..150\nnetwork a\nnetwork b\nredundancy style=passive\n"
 
 
 def stretches(steps: str, lossless: bool = False) -> list[tuple[int, int]]:
@@ -195,11 +195,22 @@ def test_some_two_share_none(steps: str) -> None:
     assert stretches(steps) == [(0, 1)]
 
 
+def test_nothing_is_promised_where_tokens_go_on_one_network() -> None:
+    text = TWO.replace("style=passive", "style=passive tokens=one") + "end 10s\n"
+    assert shared_stretches(parse(text), 1_000_000) == ()
+
+
 def test_nothing_is_lost_before_and_after_a_fault() -> None:
     assert stretches("at 2s cut p q on a\nat 4s heal on a\n", lossless=True) == [(0, 1), (4, 10)]
     assert stretches("at 2s loss 0.1 on a\n", lossless=True) == [(0, 1)]
     assert stretches("at 2s condition delay=2ms..3ms on a\n", lossless=True) == [(0, 1)]
     assert stretches("at 2s condition delay=200..900 on a\n", lossless=True) == [(0, 10)]
+
+
+def test_a_network_that_keeps_no_order_may_cause_retransmissions() -> None:
+    """A message may take longer than the token that went by way of another processor."""
+    text = TWO.replace("100..150", "100..300") + "end 10s\n"
+    assert lossless_stretches(parse(text), 1_000_000) == ()
 
 
 # Scenarios

@@ -19,7 +19,7 @@ from totempole.srp.gather import Gather
 from totempole.srp.gathering import Gathering
 from totempole.srp.machine import Machine
 from totempole.srp.operational import Operational
-from totempole.srp.ordering import LAGGARD, Blame, Ordering, Submission
+from totempole.srp.ordering import LAGGARD, REPORTS_MAX, Blame, Ordering, Submission
 from totempole.srp.outsiders import REMEMBERED_MAX, Outsiders, remember
 from totempole.srp.packets import CommitEntry, CommitToken, Leave, RegularToken, RetransmissionRequest
 from totempole.srp.phase import Left, Starting
@@ -218,7 +218,9 @@ def more_originated_than_allowed(patch: Patch) -> None:
 def a_queue_without_end(patch: Patch) -> None:
     state = operational()
     ordering = state.processor.ordering
-    ordering.queue.extend([Submission(1, Service.AGREED, b"", ())] * (RingConfig().send_queue_max + 1))
+    ordering.queue.extend(
+        [Submission(1, Service.AGREED, b"", ())] * (RingConfig().send_queue_max + REPORTS_MAX + 1)
+    )
     ordering._originate(state.ring, seq=0, packets=1, bytes_left=1)
 
 

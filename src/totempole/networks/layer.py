@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from enum import IntEnum
+from typing import Protocol
 
 from totempole.core.io import Scope
 from totempole.core.order import Between, Deliver, InstallConfiguration, Order
@@ -59,11 +60,18 @@ class Timer(IntEnum):
     ROW = 7
 
 
+class RingBelow(Order, Protocol):
+    """The ring, which lets reports go before all that waits."""
+
+    def report(self, payload: bytes) -> bool: ...
+
+
 class Networks(Between):
     def __init__(
-        self, scope: Scope, below: Order, me: ProcessorId, replicator: Replicator, probation_us: int
+        self, scope: Scope, below: RingBelow, me: ProcessorId, replicator: Replicator, probation_us: int
     ) -> None:
         super().__init__(scope, below)
+        self._ring = below
         self.service = Service(replicator.names)
         self._me = me
         self._replicator = replicator
@@ -106,7 +114,7 @@ class Networks(Between):
             return
         self._tell_row()
         while self._requests:
-            if not self.below.submit(pack_request(self._requests[0]), Quality.AGREED):
+            if not self._ring.report(pack_request(self._requests[0])):
                 return
             self._requests.popleft()
 
@@ -128,7 +136,7 @@ class Networks(Between):
         before = told, self._told_us
         # First, for a resting token may bring it back before `submit` returns.
         self._told, self._told_us, self._underway = row, self.scope.now_us, True
-        if not self.below.submit(pack_row(row), Quality.AGREED):
+        if not self._ring.report(pack_row(row)):
             self._told, self._told_us = before
             self._underway = False
 

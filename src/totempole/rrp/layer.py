@@ -57,6 +57,10 @@ HELLO_ROOM = 128
 LONG_MAX = 9_000
 """A long hello, at most: what the largest common networks take."""
 
+WARY_US = 1_000_000
+"""When a token had to be passed again, so long all tokens go on every network: where each goes on one, a dead
+network would cost one after the other, and the ring in the end."""
+
 CROSSED_LEAST = 3
 """Rounds in which a hello of one network comes on another: so many mean that the two are wired together, and
 as many without it that they are not any more."""
@@ -166,7 +170,10 @@ class Replicator(BaseLayer):
         self._draw = draw
         self._gate = TokenGate()
         self._spread = Spread(capacities, self.copies, min(link.segment_bytes for link in links))
-        self._next_token = 0
+        self._next_token = me
+        """Not the same at all processors, or they would all send their tokens on a dead network in one
+        rotation."""
+        self._wary_until_us = 0
         self._speakers: dict[ProcessorId, Speaker] = {}
         self._silent: dict[ProcessorId, int] = {}
         """How many packets have come of processors that have never said hello."""
@@ -222,7 +229,7 @@ class Replicator(BaseLayer):
             return self.service | WHOLE if self._everywhere else self._spread.route(length, self.service)
         if role is not Role.TOKEN:
             return 0
-        if self._config.tokens == "all" or self._everywhere:
+        if self._config.tokens == "all" or self._everywhere or self._io.now_us < self._wary_until_us:
             return self.service | WHOLE
         networks = networks_in(self.service)
         first = self._next_token = (self._next_token + 1) % len(networks)
@@ -254,6 +261,8 @@ class Replicator(BaseLayer):
 
     def repeat(self, sent: Transmission, role: Role) -> None:
         """On every network, wherever it went at first."""
+        if role is Role.TOKEN_AGAIN:
+            self._wary_until_us = self._io.now_us + WARY_US
         networks = tuple(self._networks[place] for place in self._everyone(role))
         first = sent[0]
         if first.to == self._me:

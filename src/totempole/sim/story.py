@@ -13,6 +13,7 @@ from totempole.types import ProcessorId
 TOLD = frozenset(
     {
         "configuration",
+        "network",
         "state",
         "branch",
         "fault",
@@ -123,6 +124,9 @@ def _event(row: Row, name: object) -> str:
     if row.process:
         what = row.kind.removeprefix("group_") if row.group else ""
         return " ".join(filter(None, (row.process, what, row.group, *_of_group(row))))
+    if row.kind == "network":
+        why = f": {row.reason}" if row.reason else ""
+        return f"network {row.network} {row.old_state}>{row.new_state}{why}"
     if row.kind == "restart":
         return f"starts, incarnation {row.incarnation}"
     return f"{row.kind} {told(row)}".rstrip()

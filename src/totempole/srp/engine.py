@@ -167,8 +167,16 @@ class SingleRing(BaseLayer):
             )
         if len(groups) > GROUPS_MAX:
             raise ConfigurationError(f"a message to {len(groups)} groups: name at most {GROUPS_MAX}")
+        return self._submit(payload, service, groups)
+
+    def report(self, payload: bytes) -> bool:
+        """As an agreed message, before all that waits: what is said of the ring's own networks must not wait
+        for a full queue."""
+        return self._submit(payload, Service.AGREED, (), first=True)
+
+    def _submit(self, payload: bytes, service: Service, groups: tuple[int, ...], first: bool = False) -> bool:
         self._output.now_us = self._io.now_us
-        taken = self.machine.accepts_submissions and self._ordering.submit(payload, service, groups)
+        taken = self.machine.accepts_submissions and self._ordering.submit(payload, service, groups, first)
         if taken:
             self.machine.submitted()
         return taken

@@ -40,6 +40,10 @@ REACH = 4
 """Members may be set to different `outstanding_packets_max`, but not that different."""
 
 
+REPORTS_MAX = 32
+"""Submissions that may go before all others, beside a full queue: what is said of the ring's networks."""
+
+
 class Submission(NamedTuple):
     number: int
     service: Service
@@ -88,6 +92,8 @@ class Ordering:
         self.me = me
         self.clock = clock
         self.queue: deque[Submission] = deque()
+        self._reports = 0
+        """How many at its head were to go first."""
         self.last_originated = 0
         """The seq of this processor's latest message on the installed ring."""
         self._incarnation = incarnation
@@ -102,12 +108,19 @@ class Ordering:
 
     # The send queue
 
-    def submit(self, payload: bytes, service: Service, groups: tuple[int, ...]) -> bool:
-        if len(self.queue) >= self._config.send_queue_max:
+    def submit(self, payload: bytes, service: Service, groups: tuple[int, ...], first: bool = False) -> bool:
+        """`first`: before all that waits, and though the queue is full."""
+        room = self._config.send_queue_max + (REPORTS_MAX if first else 0)
+        if len(self.queue) >= room:
             self._pushed_back = True
             return False
         self._number += 1
-        self.queue.append(Submission(self._number, service, payload, groups))
+        submission = Submission(self._number, service, payload, groups)
+        if first:
+            self.queue.insert(self._reports, submission)
+            self._reports += 1
+        else:
+            self.queue.append(submission)
         if self._output.traces("submit"):
             message = str(MessageId(self.me, self._incarnation, self._number))
             self._output.trace(
@@ -233,13 +246,15 @@ class Ordering:
 
     def _originate(self, ring: Ring, seq: int, packets: int, bytes_left: int) -> list[Held]:
         """Takes submissions off the queue and gives them their places on the ring."""
-        assert len(self.queue) <= self._config.send_queue_max, f"{len(self.queue)} submissions queued"
+        most = self._config.send_queue_max + REPORTS_MAX
+        assert len(self.queue) <= most, f"{len(self.queue)} submissions queued"
         assert seq >= ring.last_sent_seq, f"the places after {seq} have been given away before"
         chosen: list[Submission] = []
         while self.queue and len(chosen) < packets and bytes_left > 0:
             submission = self.queue.popleft()
             bytes_left -= len(submission.payload)
             chosen.append(submission)
+        self._reports = max(0, self._reports - len(chosen))
         first_late = len(chosen) - self._late_packets(len(chosen))
         new = []
         for place, submission in enumerate(chosen):

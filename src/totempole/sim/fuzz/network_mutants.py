@@ -32,42 +32,20 @@ NETWORK_MUTANTS: tuple[Mutant, ...] = (
         "pass",
     ),
     # Routes
-    _rrp(
-        "Joins and Commit tokens on one network",
-        "Replicator._everyone",
-        "return networks_in(self._all & ~self.drained if holds_data else self._all)",
-        "return networks_in(self._all & ~self.drained if holds_data else 1)",
-    ),
-    _rrp(
-        "the last byte of a striped message never sent",
-        "stripes",
-        "bounds.append(total * sum_ // whole)",
-        "bounds.append((total - 1) * sum_ // whole)",
-    ),
     # Health
     _rrp(
         "hellos not counted",
         "Replicator._end_round",
         "if not counter or sender not in self._ring.members:",
         "if counter >= 0:",
+        1,
     ),
     _rrp(
         "a bad path clear after one round",
         "Path.round",
         "if not self.bad or self._clean < CLEAN_ROUNDS:",
         "if not self.bad:",
-    ),
-    _rrp(
-        "a recorded hello believed",
-        "Replicator._take_hello",
-        "if hello.counter <= heard[long]:",
-        "if hello.counter < 0:",
-    ),
-    _rrp(
-        "losses charged to the networks that bring",
-        "Accounts._charge",
-        "due[1] += min(sent, arrived[network])",
-        "due[1] += min(sent, arrived[network - 1])",
+        3,
     ),
     # What all agree on
     _networks(
@@ -148,6 +126,42 @@ NETWORK_STAGED: tuple[Mutant, ...] = (
 
 
 NETWORK_BY_HAND: tuple[tuple[Mutant, str], ...] = (
+    (
+        _rrp(
+            "losses charged to the networks that bring",
+            "Accounts._charge",
+            "due[1] += min(sent, arrived[network])",
+            "due[1] += min(sent, arrived[network - 1])",
+        ),
+        "test_p4_a_network_that_brings_no_messages_is_found_by_what_their_senders_say",
+    ),
+    (
+        _rrp(
+            "a recorded hello believed",
+            "Replicator._take_hello",
+            "if hello.counter <= heard[long]:",
+            "if hello.counter < 0:",
+        ),
+        "test_a_replayed_hello_moves_no_address",
+    ),
+    (
+        _rrp(
+            "Joins and Commit tokens on one network",
+            "Replicator._everyone",
+            "return networks_in(self._all & ~self.drained if holds_data else self._all)",
+            "return networks_in(self._all & ~self.drained if holds_data else 1)",
+        ),
+        "test_what_is_sent_again_and_what_forms_a_ring_goes_on_every_network",
+    ),
+    (
+        _rrp(
+            "the last byte of a striped message never sent",
+            "stripes",
+            "bounds.append(total * sum_ // whole)",
+            "bounds.append((total - 1) * sum_ // whole)",
+        ),
+        "test_stripes_carry_every_byte_on_as_many_networks_as_there_are_copies",
+    ),
     (
         _rrp(
             "a token passed again where it went first",

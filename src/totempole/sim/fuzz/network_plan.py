@@ -56,6 +56,9 @@ LAST_END_US = 14 * S
 ALARM_US = 2 * S
 """Within so long: a node's hellos are 3.5 times slower, and it has 5 s."""
 
+DELAYS_US = ((100, 150), (200, 350), (300, 500), (400, 800))
+"""A message comes before a token that takes two hops."""
+
 SPEEDS = (Lan(), Lan(), Lan(), Lan(12_500_000), Lan(12_500_000, shared=True), Lan(40_000_000, shared=True))
 
 
@@ -322,6 +325,7 @@ class OnlyNetworks(NetworkPlanner):
         super().__init__(seed, ways, profile)
         sealed = self.around.sealed
         self.around = Circumstances(PLAIN, sealed, False, Profile("none", "nothing else", frozenset()))
+        self._delay_us = Random(f"{self.PURPOSE}/{seed}/delay").choice(DELAYS_US)
         count = self.nets.choice((2, 3, 3, 4, 4, 5, 6))
         self.everyone = tuple(range(1, count + 1))
         self._end_us = END_US
