@@ -30,19 +30,19 @@ def a_layer() -> Networks:
 
 
 class OrderAtOnce:
-    """Delivers what is submitted before `submit` returns, as a ring does whose token rests here."""
+    """Delivers a report before `report` returns, as a ring does whose token rests here."""
 
     def __init__(self, layer: Networks) -> None:
         self.rows: list[Row] = []
         self._layer = layer
 
-    def submit(self, payload: bytes, service: Service, groups: tuple[int, ...] = ()) -> bool:
+    def report(self, payload: bytes) -> bool:
         row = unpack(payload, 2)
         assert isinstance(row, Row)
         self.rows.append(row)
         number, ring = len(self.rows), RingId(8, 1)
         message, key = MessageId(1, 1, number), OrderKey(ring, number, ring)
-        self._layer.deliver(Deliver(message, 1, payload, service, key, 0, ring))
+        self._layer.deliver(Deliver(message, 1, payload, Service.AGREED, key, 0, ring))
         return True
 
     def __getattr__(self, name: str) -> Any:
@@ -53,7 +53,7 @@ def test_a_row_that_is_delivered_at_once_is_not_under_way() -> None:
     """The next change is told, too."""
     layer = a_layer()
     below = OrderAtOnce(layer)
-    layer.below = below
+    layer._ring = below
     replicator = layer._replicator
     replicator.findings = SILENCE
     layer.settle()

@@ -454,6 +454,22 @@ class Replicator(BaseLayer):
                 # Clear when hellos have come for a while, and not at once.
                 speaker.paths[place].suspect()
             self._find()
+            self._greet(place)
+
+    def _greet(self, place: int) -> None:
+        """The interface may be a new one with another hardware address. What comes from it by unicast has the
+        others learn that; a hello to all does not, and their tokens would go to the old one for a while."""
+        if not self._counter:
+            return  # nobody knows an address of this life yet
+        link = self._link[place]
+        size = max(DATAGRAM_BYTES_MIN, link.segment_bytes)
+        hello = Hello(self._me, self._incarnation, self._counter, place, self._ways, size, 0)
+        data = self._codec.encode(hello)
+        for member in self._ring.members:
+            if member != self._me:
+                bursts = link.cut(data, self._cutter.next_name(), ())
+                send = Send((link.network,), member, Channel.DATA, bursts, Role.SEARCH, hello)
+                self._io.effects.append(send)
 
     # Hellos
 
