@@ -81,8 +81,8 @@ class Loss(DropRule):
         super().__init__("message", None, to, count)
         self._wanted = wanted
 
-    def hits(self, source: ProcessorId, packet: object, routes: Any) -> bool:
-        if self.count < 1 or not self._wanted(packet):
+    def hits(self, source: ProcessorId, transmit: Send, routes: Any, network: int = 0) -> bool:
+        if self.count < 1 or not self._wanted(transmit.packet):
             return False
         if self.to is not None and all(route.target != self.to for route in routes):
             return False
