@@ -144,7 +144,7 @@ def test_every_fault_has_a_hint() -> None:
 
 
 def row(*findings: Finding, out: int = 0) -> Row:
-    return Row(out, 0, (), findings)
+    return Row(out, 0, (), findings, 2)
 
 
 def agreed(service: Service) -> Service:
