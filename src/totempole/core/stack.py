@@ -74,8 +74,8 @@ class Stack:
         layers: Sequence[Layer],
         receivers: Mapping[int, Receiver],
     ) -> None:
-        """`layers` from the lowest to the highest; `receivers` by the number of the network: they may come and
-        go."""
+        """`layers` from the lowest to the highest; `receivers` by the number of the network, which may come
+        and go."""
         self.me = me
         self.incarnation = incarnation
         self.layers = list(layers)

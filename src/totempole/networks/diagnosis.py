@@ -22,14 +22,14 @@ class Bad(NamedTuple):
     lost: int
 
 
-def diagnose(
-    bad: Sequence[Bad], members: Sequence[ProcessorId], lacking: Sequence[ProcessorId] = ()
-) -> str:
+def diagnose(bad: Sequence[Bad], members: Sequence[ProcessorId], lacking: Sequence[ProcessorId] = ()) -> str:
     """What is wrong, the same at every member; empty if nothing is. `lacking` are members that do not have
     the network."""
     members = [member for member in members if member not in lacking]
     said = [f"not configured at {_list(lacking)}"] if lacking else []
-    said.append(_fault([path for path in bad if path.sender in members and path.receiver in members], members))
+    said.append(
+        _fault([path for path in bad if path.sender in members and path.receiver in members], members)
+    )
     return "; ".join(filter(None, said))
 
 

@@ -524,7 +524,9 @@ class Replicator(BaseLayer):
             return
         place = len(self._link) - 1
         if self._links[command.network] != place:
-            raise ConfigurationError(f"network {self.names[self._links[command.network]]}: it is not the last")
+            raise ConfigurationError(
+                f"network {self.names[self._links[command.network]]}: it is not the last"
+            )
         self._config.copies_on(place)  # which refuses too few
         if not self.service & ~(1 << place):
             raise ConfigurationError(f"network {self.names[place]}: no other network is in service")

@@ -66,7 +66,9 @@ class NetworkRequests:
         if not service.is_agreed:
             self._ask_later(waiting)
         elif state is (NetworkState.DRAINED if waiting.drains else NetworkState.IN_SERVICE):
-            waiting.answer("done", already=True, state=state.name.lower(), why=service.why_of(waiting.network))
+            waiting.answer(
+                "done", already=True, state=state.name.lower(), why=service.why_of(waiting.network)
+            )
         else:
             try:
                 self._driver.feed((Drain if waiting.drains else Restore)(waiting.network))
