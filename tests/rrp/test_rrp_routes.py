@@ -342,3 +342,36 @@ def test_a_ring_starts_anew_with_its_accounts() -> None:
     bench.come(bench.message(1, on=(0,)), 0)
     bench.come(bench.token(1, seq=1), 0, 1)
     assert bench.tokens == [(RING, 1)]
+
+
+def test_hellos_count_for_the_networks_that_both_have() -> None:
+    """A processor with three networks is heard on two of them, and missed on none that it does not have."""
+    bench = Bench("passive", 2)
+    ways = bench.replicator._ways._replace(networks=3)
+    for counter in range(1, 30):
+        for padding in (0, 100):
+            bench.come(bench.hello(0, counter, 2, padding, ways=ways), 0)
+    assert [(finding.network, finding.dead) for finding in bench.replicator.findings] == [(1, True)]
+    bench = Bench("passive", 3)
+    ways = bench.replicator._ways._replace(networks=2)
+    for counter in range(1, 30):
+        for network in (0, 1):
+            for padding in (0, 100):
+                bench.come(bench.hello(network, counter, 2, padding, ways=ways), network)
+    assert bench.replicator.findings == ()
+    assert bench.replicator.hears(2, 0)
+    assert not bench.replicator.hears(2, 2)
+
+
+def test_a_difference_is_told_when_it_comes_up() -> None:
+    bench = Bench("active", 2)
+    ways = bench.replicator._ways
+    more = ways._replace(networks=3, copies=3, names=7, capacities=8)
+    for counter, said in enumerate((ways, more, more, ways, more._replace(networks=2, copies=2)), 1):
+        bench.come(bench.hello(0, counter, 2, ways=said), 0)
+    alarms = [effect.alarm for effect in bench.effects if isinstance(effect, Alarm)]
+    assert alarms == [
+        WaysDiffer(2, "networks", 3, 2),
+        WaysDiffer(2, "names", 7, ways.names),
+        WaysDiffer(2, "capacities", 8, ways.capacities),
+    ]

@@ -27,9 +27,8 @@ def diagnose(bad: Sequence[Bad], members: Sequence[ProcessorId], lacking: Sequen
     the network."""
     members = [member for member in members if member not in lacking]
     said = [f"not configured at {_list(lacking)}"] if lacking else []
-    said.append(
-        _fault([path for path in bad if path.sender in members and path.receiver in members], members)
-    )
+    bad = [path for path in bad if path.sender in members and path.receiver in members]
+    said.append(_fault(bad, members))
     return "; ".join(filter(None, said))
 
 

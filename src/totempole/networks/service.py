@@ -12,8 +12,8 @@ come together from two rings agree.
 | drained | - | - | - | in service, or as its paths are |
 
 Members may have different numbers of networks while one is added or removed: each has the first ones. A
-network that some member does not have is faulty, or drained, and never in service. All members keep the states
-of all networks, also of those that they do not have themselves.
+network that some member does not have is faulty, or drained, and never in service. All members keep the
+states of all networks, also of those that they do not have themselves.
 """
 
 from __future__ import annotations

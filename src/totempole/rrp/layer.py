@@ -522,11 +522,9 @@ class Replicator(BaseLayer):
     def _remove_network(self, command: RemoveNetwork) -> None:
         if command.network not in self._links:
             return
-        place = len(self._link) - 1
-        if self._links[command.network] != place:
-            raise ConfigurationError(
-                f"network {self.names[self._links[command.network]]}: it is not the last"
-            )
+        place = self._links[command.network]
+        if place != len(self._link) - 1:
+            raise ConfigurationError(f"network {self.names[place]}: it is not the last")
         self._config.copies_on(place)  # which refuses too few
         if not self.service & ~(1 << place):
             raise ConfigurationError(f"network {self.names[place]}: no other network is in service")

@@ -290,7 +290,7 @@ class Driver:
         try:
             if network.sockets.is_open:
                 check_separate(network, self.networks)
-            check_window(network.sockets.receive_buffer_bytes, self.ring_config.window_bytes, name)
+            check_window(network.sockets.receive_buffer_bytes, self.spec.rings[0].config.window_bytes, name)
             self._open_network(network)
             self._feed(AddNetwork(number, network.segment_bytes, name, settings.capacity))
         except BaseException:

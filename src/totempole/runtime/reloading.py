@@ -59,6 +59,6 @@ def check_window(received_bytes: int, window_bytes: int, name: str) -> None:
     """The window of a ring that runs stays as it is: a new network must have room for it."""
     if received_bytes < window_bytes:
         raise ConfigurationError(
-            f"network {name}: the kernel gives receive buffers of {received_bytes} bytes, and the window that "
-            f"the ring runs with has {window_bytes}: raise net.core.rmem_max and receive_buffer_bytes"
+            f"network {name}: the kernel gives receive buffers of {received_bytes} bytes, and the window of "
+            f"the ring has {window_bytes}: raise net.core.rmem_max and receive_buffer_bytes"
         )
