@@ -6,8 +6,9 @@ import pytest
 from rrp_bench import HELLO, ME, PREDECESSOR, RING, Bench
 
 from totempole.core.effects import Alarm, Reachable, Role
+from totempole.link import Link
 from totempole.rrp.alarms import WaysDiffer
-from totempole.rrp.commands import NetworkBack, NetworkLost
+from totempole.rrp.commands import NetworkBack, NetworkLost, RemoveNetwork
 from totempole.rrp.layer import CROSSED_LEAST, HASTE, WARY_US
 from totempole.rrp.paths import Lost
 from totempole.segment.header import OFFSET_BYTES, SEGMENT
@@ -375,3 +376,23 @@ def test_a_difference_is_told_when_it_comes_up() -> None:
         WaysDiffer(2, "names", 7, ways.names),
         WaysDiffer(2, "capacities", 8, ways.capacities),
     ]
+
+
+class TakenAway:
+    """Links of a bench: none is added, and what is removed is forgotten."""
+
+    def add(self, network: int, segment_bytes: int) -> Link:
+        raise AssertionError("nothing is added")
+
+    def remove(self, network: int) -> None: ...
+
+
+def test_a_token_does_not_wait_for_its_copy_on_a_network_that_is_removed() -> None:
+    bench = Bench("active", 3)
+    bench.replicator.connect_links(TakenAway())
+    bench.come(bench.token(1), 0, 1)
+    assert bench.ring.tokens == []
+    bench.feed(RemoveNetwork(2))
+    assert len(bench.ring.tokens) == 1
+    bench.come(bench.token(2, on=(0, 1, 2)), 0, 1)
+    assert len(bench.ring.tokens) == 2, "the sender has not learned of it yet"
