@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -37,10 +38,11 @@ def place() -> Iterator[Place]:
 
 def change(member: Member, config: NodeConfig) -> None:
     """And waits until it is taken."""
+    done = threading.Event()
     member.driver.change_settings(config)
-    member.driver.call(lambda: done.append(True))
-    done: list[bool] = []
-    wait_until(lambda: bool(done))
+    member.driver.call(done.set)
+    wait_until(lambda: done.is_set() or member.error is not None)
+    assert member.error is None, member.error
 
 
 def lines(member: Member, name: str) -> list[str]:
