@@ -183,7 +183,7 @@ def build(
         if ring.redundancy is None:
             below = links[ring.networks[0]] = _link(io, spec, ring, ring.networks[0], codec, incarnation)
         else:
-            replicator = _replicator(io, spec, number, codec, incarnation, draw, parts, links)
+            replicator = _replicator(io, spec, number, codec, incarnation, draw, parts, links, rings)
             below = replicator
         layers += [links[network] for network in ring.networks]
         engine = parts.engines[ring.engine](
@@ -265,8 +265,10 @@ def _replicator(
     draw: Callable[[], float],
     parts: Parts,
     links: dict[int, Link],
+    rings: dict[int, SingleRing],
 ) -> Replicator:
-    """The layer that joins a ring's networks, on a link for each, which it adds to `links`."""
+    """The layer that joins a ring's networks, on a link for each, which it adds to `links`. Networks that are
+    added and removed later are so in `links` and `rings`, too."""
     ring = spec.rings[number]
     config, redundancy = ring.config, ring.redundancy
     assert redundancy is not None, "a ring on one network stands on its link"
@@ -295,7 +297,42 @@ def _replicator(
     )
     for link in mine:
         link.connect(replicator)
+
+    def new_link(network: int, segment_bytes: int) -> Link:
+        cutter = Cutter(segment_bytes, spec.processor, incarnation, config.cluster_id)
+        link = Link(io, network, codec, cutter, reassembler)
+        link.connect(replicator)
+        return link
+
+    replicator.connect_links(_Links(new_link, links, rings, ring.networks[0]))
     return replicator
+
+
+class _Links:
+    """Puts links of a ring on several networks into the stack, and takes them out, while it runs."""
+
+    def __init__(
+        self,
+        new_link: Callable[[int, int], Link],
+        links: dict[int, Link],
+        rings: dict[int, SingleRing],
+        first: int,
+    ) -> None:
+        """`links` and `rings` are those of the stack, by network; `first` is the ring's first network."""
+        self._new_link = new_link
+        self._links = links
+        self._rings = rings
+        self._first = first
+
+    def add(self, network: int, segment_bytes: int) -> Link:
+        if network in self._links:
+            raise ConfigurationError(f"network = {network}: it is used already; give another number")
+        link = self._links[network] = self._new_link(network, segment_bytes)
+        self._rings[network] = self._rings[self._first]
+        return link
+
+    def remove(self, network: int) -> None:
+        del self._links[network], self._rings[network]
 
 
 def _seal(keyring: Keyring | None, config: RingConfig, me: ProcessorId, incarnation: int) -> Seal | None:

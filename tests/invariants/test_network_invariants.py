@@ -18,7 +18,7 @@ from totempole.stack import NetworkSpec, ProcessorStack
 from totempole.types import RingId
 
 KEY = (RingId(4, 1), 7)
-ALL_FINE = Row(0, 0, (), ())
+ALL_FINE = Row(0, 0, (), (), 2)
 
 
 def a_replicator() -> Replicator:

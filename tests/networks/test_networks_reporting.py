@@ -37,7 +37,7 @@ class OrderAtOnce:
         self._layer = layer
 
     def report(self, payload: bytes) -> bool:
-        row = unpack(payload, 2)
+        row = unpack(payload)
         assert isinstance(row, Row)
         self.rows.append(row)
         number, ring = len(self.rows), RingId(8, 1)

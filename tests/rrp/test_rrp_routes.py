@@ -6,8 +6,9 @@ import pytest
 from rrp_bench import HELLO, ME, PREDECESSOR, RING, Bench
 
 from totempole.core.effects import Alarm, Reachable, Role
+from totempole.link import Link
 from totempole.rrp.alarms import WaysDiffer
-from totempole.rrp.commands import NetworkBack, NetworkLost
+from totempole.rrp.commands import NetworkBack, NetworkLost, RemoveNetwork
 from totempole.rrp.layer import CROSSED_LEAST, HASTE, WARY_US
 from totempole.rrp.paths import Lost
 from totempole.segment.header import OFFSET_BYTES, SEGMENT
@@ -342,3 +343,56 @@ def test_a_ring_starts_anew_with_its_accounts() -> None:
     bench.come(bench.message(1, on=(0,)), 0)
     bench.come(bench.token(1, seq=1), 0, 1)
     assert bench.tokens == [(RING, 1)]
+
+
+def test_hellos_count_for_the_networks_that_both_have() -> None:
+    """A processor with three networks is heard on two of them, and missed on none that it does not have."""
+    bench = Bench("passive", 2)
+    ways = bench.replicator._ways._replace(networks=3)
+    for counter in range(1, 30):
+        for padding in (0, 100):
+            bench.come(bench.hello(0, counter, 2, padding, ways=ways), 0)
+    assert [(finding.network, finding.dead) for finding in bench.replicator.findings] == [(1, True)]
+    bench = Bench("passive", 3)
+    ways = bench.replicator._ways._replace(networks=2)
+    for counter in range(1, 30):
+        for network in (0, 1):
+            for padding in (0, 100):
+                bench.come(bench.hello(network, counter, 2, padding, ways=ways), network)
+    assert bench.replicator.findings == ()
+    assert bench.replicator.hears(2, 0)
+    assert not bench.replicator.hears(2, 2)
+
+
+def test_a_difference_is_told_when_it_comes_up() -> None:
+    bench = Bench("active", 2)
+    ways = bench.replicator._ways
+    more = ways._replace(networks=3, copies=3, names=7, capacities=8)
+    for counter, said in enumerate((ways, more, more, ways, more._replace(networks=2, copies=2)), 1):
+        bench.come(bench.hello(0, counter, 2, ways=said), 0)
+    alarms = [effect.alarm for effect in bench.effects if isinstance(effect, Alarm)]
+    assert alarms == [
+        WaysDiffer(2, "networks", 3, 2),
+        WaysDiffer(2, "names", 7, ways.names),
+        WaysDiffer(2, "capacities", 8, ways.capacities),
+    ]
+
+
+class TakenAway:
+    """Links of a bench: none is added, and what is removed is forgotten."""
+
+    def add(self, network: int, segment_bytes: int) -> Link:
+        raise AssertionError("nothing is added")
+
+    def remove(self, network: int) -> None: ...
+
+
+def test_a_token_does_not_wait_for_its_copy_on_a_network_that_is_removed() -> None:
+    bench = Bench("active", 3)
+    bench.replicator.connect_links(TakenAway())
+    bench.come(bench.token(1), 0, 1)
+    assert bench.ring.tokens == []
+    bench.feed(RemoveNetwork(2))
+    assert len(bench.ring.tokens) == 1
+    bench.come(bench.token(2, on=(0, 1, 2)), 0, 1)
+    assert len(bench.ring.tokens) == 2, "the sender has not learned of it yet"

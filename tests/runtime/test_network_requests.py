@@ -69,7 +69,7 @@ def test_a_drained_network_is_not_drained_again() -> None:
     """Whoever asked would wait for a change that never comes."""
     service = Service(("left", "right"))
     service.install((1,))
-    service.take_row(1, Row(0, 0, (), ()))
+    service.take_row(1, Row(0, 0, (), (), 2))
     assert isinstance(service.drain(0), list)
     assert service.drain(0) == "it is drained already"
 
@@ -124,7 +124,7 @@ class Loop:
 
     def agree(self) -> None:
         self.service.install((1,))
-        self.service.take_row(1, Row(0, 0, (), ()))
+        self.service.take_row(1, Row(0, 0, (), (), 2))
 
 
 def test_while_the_ring_has_just_changed_it_is_asked_again() -> None:

@@ -34,7 +34,8 @@ examples:
   totem node --config node.toml --set processor=2 --set network.address=10.0.0.2
   totem node --config node.toml --set network.2.address=10.0.1.2      the second of several [[network]] tables
 
-SIGTERM and Ctrl-C leave the ring gracefully, the second time at once. SIGHUP reads the key file again.
+SIGTERM and Ctrl-C leave the ring gracefully, the second time at once. SIGHUP reads the key file again, and
+the settings: a ring on several networks takes further ones at the end, or does without the last.
 Exits 0 after a graceful leave, 2 if something is set wrong, 3 if it had to stop, or could not start yet;
 docs/node.md says when.
 """
@@ -58,20 +59,20 @@ def run_node(arguments: argparse.Namespace) -> int:
     config = _load(arguments, places=not arguments.check)
     if arguments.check:
         return check(Screen(arguments.json), config)
-    return serve(config)
+    return serve(config, partial(_load, arguments, places=True))
 
 
 def _load(arguments: argparse.Namespace, places: bool) -> NodeConfig:
     return NodeConfig.load(arguments.config, arguments.set, places=places)
 
 
-def serve(config: NodeConfig) -> int:
+def serve(config: NodeConfig, reread: Callable[[], NodeConfig]) -> int:
     # Here, because a node brings sockets, storage and the seal with it, and other commands need none of them.
     from totempole.runtime.service import Service
 
     logger = start_logging(config.log.level, config.log.format)
     try:
-        return run_daemon(Service(config, logger), config, logger)
+        return run_daemon(Service(config, logger, reread), config, logger)
     finally:
         stop_logging()
 

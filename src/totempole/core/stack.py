@@ -74,14 +74,15 @@ class Stack:
         layers: Sequence[Layer],
         receivers: Mapping[int, Receiver],
     ) -> None:
-        """`layers` from the lowest to the highest; `receivers` by the number of the network."""
+        """`layers` from the lowest to the highest; `receivers` by the number of the network, which may come
+        and go."""
         self.me = me
         self.incarnation = incarnation
         self.layers = list(layers)
         self._io = io
         self._by_name = {layer.name: layer for layer in layers}
         assert len(self._by_name) == len(self.layers), "two layers of one name"
-        self._receivers = dict(receivers)
+        self._receivers = receivers
         self._commands: dict[type[Command], list[Callable[[Any], None]]] = {}
         for layer in layers:
             for kind, do in layer.commands.items():
@@ -94,7 +95,9 @@ class Stack:
         io.now_us = now_us
         if type(given) is Arrived:
             io.network, io.source = given.network, given.source
-            self._receivers[given.network].arrived(given.datagrams, given.segment_bytes)
+            receiver = self._receivers.get(given.network)
+            if receiver is not None:  # else it is of a network that the processor is on no more
+                receiver.arrived(given.datagrams, given.segment_bytes)
         elif type(given) is Expired:
             layer, instance, timer = given.timer
             self._by_name[layer, instance].expired(timer)

@@ -22,8 +22,17 @@ class Bad(NamedTuple):
     lost: int
 
 
-def diagnose(bad: Sequence[Bad], members: Sequence[ProcessorId]) -> str:
-    """One sentence, the same at every member; empty if nothing is wrong."""
+def diagnose(bad: Sequence[Bad], members: Sequence[ProcessorId], lacking: Sequence[ProcessorId] = ()) -> str:
+    """What is wrong, the same at every member; empty if nothing is. `lacking` are members that do not have
+    the network."""
+    members = [member for member in members if member not in lacking]
+    said = [f"not configured at {_list(lacking)}"] if lacking else []
+    bad = [path for path in bad if path.sender in members and path.receiver in members]
+    said.append(_fault(bad, members))
+    return "; ".join(filter(None, said))
+
+
+def _fault(bad: Sequence[Bad], members: Sequence[ProcessorId]) -> str:
     if not bad:
         return ""
     pairs = {(path.sender, path.receiver) for path in bad}

@@ -22,6 +22,8 @@ from totempole.networks.reports import (
     unpack,
 )
 from totempole.networks.service import Change, Service
+from totempole.rrp.commands import AddNetwork, RemoveNetwork
+from totempole.rrp.config import NETWORKS_MAX
 from totempole.rrp.layer import Replicator
 from totempole.rrp.paths import Finding
 from totempole.types import OrderKey, ProcessorId
@@ -84,13 +86,24 @@ class Networks(Between):
         self._underway = False
         """Whether it is not delivered yet."""
         self._requests: deque[Request] = deque()
-        self._relapses = [0] * len(replicator.names)
-        self._since_us = [0] * len(replicator.names)
+        self._relapses = [0] * NETWORKS_MAX
+        self._since_us = [0] * NETWORKS_MAX
         """When each network last came into service."""
 
     @property
     def commands(self) -> Commands:
-        return {Drain: self._drain, Restore: self._restore}
+        return {
+            Drain: self._drain,
+            Restore: self._restore,
+            AddNetwork: self._follow_replicator,
+            RemoveNetwork: self._follow_replicator,
+        }
+
+    def _follow_replicator(self, _command: AddNetwork | RemoveNetwork) -> None:
+        """The layer below has taken the command. The others learn of it by the next row: until then the
+        network is as it was for all."""
+        self.service.names = self._replicator.names
+        self._serve()
 
     # What people ask for
 
@@ -124,7 +137,9 @@ class Networks(Between):
         replicator, told = self._replicator, self._told
         if self._underway or not self._has_news(told):
             return
-        if told is not None and _networks_of(replicator.findings) <= _networks_of(told.findings):
+        networks = len(self.service.names)
+        is_less = told is not None and _networks_of(replicator.findings) <= _networks_of(told.findings)
+        if told is not None and is_less and told.networks == networks:
             wait_us = self._told_us + ROW_GAP_US - self.scope.now_us
             if wait_us > 0:
                 if not self._row_timer_set:
@@ -132,7 +147,10 @@ class Networks(Between):
                     self.scope.set_timer(Timer.ROW, wait_us)
                 return
         service = self.service
-        row = Row(service.out, service.drained, replicator.crossed, replicator.findings)
+        mine = (1 << networks) - 1
+        row = Row(
+            service.out & mine, service.drained & mine, replicator.crossed, replicator.findings, networks
+        )
         before = told, self._told_us
         # First, for a resting token may bring it back before `submit` returns.
         self._told, self._told_us, self._underway = row, self.scope.now_us, True
@@ -142,7 +160,9 @@ class Networks(Between):
 
     def _has_news(self, told: Row | None) -> bool:
         replicator = self._replicator
-        return told is None or (told.crossed, told.findings) != (replicator.crossed, replicator.findings)
+        if told is None or told.networks != len(self.service.names):
+            return True
+        return (told.crossed, told.findings) != (replicator.crossed, replicator.findings)
 
     # The total order
 
@@ -164,7 +184,7 @@ class Networks(Between):
         if not is_report(packet.payload):
             self.above.deliver(packet)
             return
-        report = unpack(packet.payload, len(self.service.names))
+        report = unpack(packet.payload)
         if isinstance(report, Row):
             if packet.origin == self._me:
                 self._underway = False
@@ -175,7 +195,9 @@ class Networks(Between):
     def _carry_out(self, origin: ProcessorId, request: Request, key: OrderKey) -> None:
         network, service = request.network, self.service
         answer: list[Change] | str
-        if request.kind is ReportKind.DRAIN:
+        if network >= service.known:
+            answer = "the ring has just changed: ask again"
+        elif request.kind is ReportKind.DRAIN:
             answer = service.drain(network)
         elif request.kind is ReportKind.RESTORE:
             answer = service.restore(network)
@@ -183,7 +205,7 @@ class Networks(Between):
             answer = service.reinstate(network)
         if isinstance(answer, str):
             if origin == self._me:
-                self.scope.tell(NetworkRefused(network, service.names[network], answer))
+                self.scope.tell(NetworkRefused(network, service.name_of(network), answer))
         else:
             self._changed(answer, key)
 
@@ -191,7 +213,6 @@ class Networks(Between):
         service = self.service
         for change in changes:
             self._follow(change)
-            name = service.names[change.network]
             if self.scope.traces("network"):
                 self.scope.trace(
                     "network",
@@ -204,9 +225,18 @@ class Networks(Between):
                         "reason": change.why,
                     },
                 )
-            self.scope.tell(NetworkChanged(change.network, name, change.old, change.new, change.why, key))
+            if change.network < len(service.names):
+                name = service.names[change.network]
+                self.scope.tell(NetworkChanged(change.network, name, change.old, change.new, change.why, key))
+        self._serve()
+
+    def _serve(self) -> None:
+        """Between a removal and its row, the networks in service may be none that this processor has."""
+        service = self.service
         if service.is_agreed:
-            self._replicator.serve(service.carrying, service.drained, not service.is_whole)
+            mine = (1 << len(service.names)) - 1
+            carrying = service.carrying & mine or mine
+            self._replicator.serve(carrying, service.drained & mine & ~carrying, not service.is_whole)
 
     # Probation
 
@@ -234,7 +264,7 @@ class Networks(Between):
         if timer == Timer.ROW:
             self._row_timer_set = False
             return
-        if self.service.states[timer] is NetworkState.PROBATION and len(self._requests) < REQUESTS_MAX:
+        if self.service.state_of(timer) is NetworkState.PROBATION and len(self._requests) < REQUESTS_MAX:
             self._requests.append(Request(ReportKind.REINSTATE, timer))
 
 

@@ -1,11 +1,12 @@
 """Reports on networks as payloads of the ring's messages.
 
     magic 4s, kind u8; then
-    row: out u8, drained u8, pairs u8, findings u16; each pair u8 u8;
+    row: networks u8, out u8, drained u8, pairs u8, findings u16; each pair u8 u8;
          each finding: network u8, sender u32, dead u8, lost u8
     drain, restore, reinstate: network u8
 
-A row is all that one processor finds wrong: it takes the place of the one before.
+A row is all that one processor finds wrong: it takes the place of the one before. It may be of fewer or more
+networks than its receiver has.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from enum import IntEnum
 from struct import Struct, error
 from typing import NamedTuple
 
+from totempole.rrp.config import NETWORKS_MAX, NETWORKS_MIN
 from totempole.rrp.paths import Finding
 from totempole.types import Payload
 
@@ -25,7 +27,7 @@ FINDINGS_MAX = 2_048
 """Of one row. A ring of so many members and networks is larger than any other."""
 
 _HEAD = Struct(">4sB")
-_ROW = Struct(">BBBH")
+_ROW = Struct(">BBBBH")
 _FINDING = Struct(">BIBB")
 
 
@@ -45,6 +47,8 @@ class Row(NamedTuple):
     crossed: tuple[tuple[int, int], ...]
     """Pairs of networks that are wired together."""
     findings: tuple[Finding, ...]
+    networks: int
+    """How many it has."""
 
 
 class Request(NamedTuple):
@@ -64,7 +68,7 @@ def pack_row(row: Row) -> bytes:
     return b"".join(
         (
             _HEAD.pack(MAGIC, ReportKind.ROW),
-            _ROW.pack(row.out, row.drained, len(row.crossed), len(findings)),
+            _ROW.pack(row.networks, row.out, row.drained, len(row.crossed), len(findings)),
             *(bytes(pair) for pair in row.crossed),
             *(_FINDING.pack(*finding) for finding in findings),
         )
@@ -75,30 +79,32 @@ def pack_request(request: Request) -> bytes:
     return _HEAD.pack(MAGIC, request.kind) + bytes((request.network,))
 
 
-def unpack(payload: Payload, networks: int) -> Report | None:
-    """The report, or None if it is none that a processor with so many networks can have made."""
+def unpack(payload: Payload) -> Report | None:
+    """The report, or None if it is none that a processor can have made."""
     data = bytes(payload)
     try:
         _, kind = _HEAD.unpack_from(data)
         if kind == ReportKind.ROW:
-            return _unpack_row(data, networks)
+            return _unpack_row(data)
         if kind in (ReportKind.DRAIN, ReportKind.RESTORE, ReportKind.REINSTATE):
             (network,) = data[_HEAD.size :]
-            return Request(ReportKind(kind), network) if network < networks else None
+            return Request(ReportKind(kind), network) if network < NETWORKS_MAX else None
     except (error, ValueError, IndexError):
         pass
     return None
 
 
-def _unpack_row(data: bytes, networks: int) -> Row | None:
+def _unpack_row(data: bytes) -> Row | None:
     place = _HEAD.size
-    out, drained, pairs, findings = _ROW.unpack_from(data, place)
+    networks, out, drained, pairs, findings = _ROW.unpack_from(data, place)
     place += _ROW.size
     crossed = tuple((data[place + 2 * n], data[place + 2 * n + 1]) for n in range(pairs))
     place += 2 * pairs
     if len(data) != place + findings * _FINDING.size or (out | drained) >> networks:
         return None
-    row = Row(out, drained, crossed, tuple(_findings(data[place:])))
+    if not NETWORKS_MIN <= networks <= NETWORKS_MAX:
+        return None
+    row = Row(out, drained, crossed, tuple(_findings(data[place:])), networks)
     sound = all(one < other < networks for one, other in crossed)
     return row if sound and all(finding.network < networks for finding in row.findings) else None
 

@@ -14,6 +14,7 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from totempole.rrp.config import NETWORKS_MAX
 from totempole.rrp.route import carried_bytes, stripes
 from totempole.segment.header import PacketName, data_name
 from totempole.types import ProcessorId, RingId
@@ -60,13 +61,22 @@ class Accounts:
         self._visits: deque[tuple[int, int]] = deque()
         """When the token came, and up to where messages were due then."""
 
+    def change(self, capacities: tuple[int, ...], copies: int) -> None:
+        """Networks have been added at the end, or the last ones removed. What came on these says nothing of
+        the others."""
+        is_less = len(capacities) < len(self._capacities)
+        self._capacities, self._copies = capacities, copies
+        if is_less:
+            for known in (self._arrived, self._asked, self._taken, self._due):
+                known.clear()
+
     def note(self, name: PacketName, network: int, length: int) -> None:
         """So many bytes of a message have come on a network."""
         counts = self._arrived.get(name)
         if counts is None:
             if name in self._asked:
                 return
-            counts = self._arrived[name] = [0] * len(self._capacities)
+            counts = self._arrived[name] = [0] * NETWORKS_MAX
             if len(self._arrived) > ARRIVED_MAX:
                 self._arrived.popitem(last=False)
         counts[network] += length
@@ -101,7 +111,7 @@ class Accounts:
             name = data_name(ring_id, place)
             if name not in self._asked:
                 arrived = self._arrived.pop(name, None)
-                self._asked[name] = arrived or [0] * len(self._capacities)
+                self._asked[name] = arrived or [0] * NETWORKS_MAX
         due, self._due = self._due, {}
         for (sender, network), (sent, came, messages) in due.items():
             yield Share(sender, network, (sent - came) / sent, messages)

@@ -8,6 +8,7 @@ from totempole.errors import ConfigurationError
 from totempole.settings import check_settings, setting, whole, words
 
 STYLES = ("none", "active", "passive", "active-passive")
+NETWORKS_MIN = 2
 NETWORKS_MAX = 7
 """Networks under one ring: a route has a bit for each (route.py)."""
 
@@ -65,7 +66,7 @@ class RedundancyConfig:
             raise ConfigurationError(
                 f'style = "none": there are {networks} networks; give one of {", ".join(STYLES[1:])}'
             )
-        if networks < 2:
+        if networks < NETWORKS_MIN:
             raise ConfigurationError(
                 f'style = "{self.style}": there is {networks} network; give a [[network]] table for each, or '
                 "leave [redundancy] out"

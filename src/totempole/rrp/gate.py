@@ -139,6 +139,10 @@ class TokenGate:
                 yield Copied(former.sender, network, bool(lost >> network & 1))
         self._open = still
 
+    def forget(self, network: int) -> None:
+        """Nothing can come on it any more."""
+        self.named &= ~(1 << network)
+
     def release(self) -> Waiting:
         held, self.held = self.held, None
         assert held is not None, "nothing is held"

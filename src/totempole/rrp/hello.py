@@ -12,7 +12,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from totempole.errors import CodecError
-from totempole.rrp.config import NETWORKS_MAX
+from totempole.rrp.config import NETWORKS_MAX, NETWORKS_MIN
 from totempole.types import ProcessorId
 from totempole.wire.codec import Format, Head, Written, accept, demand, fixed, verify
 from totempole.wire.layout import DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN, NUMBER_MAX
@@ -52,7 +52,7 @@ def _is_sound(hello: Hello) -> bool:
     ways = hello.ways
     return (
         0 < hello.counter <= NUMBER_MAX
-        and 2 <= ways.networks <= NETWORKS_MAX
+        and NETWORKS_MIN <= ways.networks <= NETWORKS_MAX
         and hello.network < ways.networks
         and 1 <= ways.copies <= ways.networks
         and ways.tokens in (0, 1)

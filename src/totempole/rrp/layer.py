@@ -25,10 +25,11 @@ from zlib import crc32
 from totempole.core.effects import Channel, Role, Send
 from totempole.core.io import Io, Scope
 from totempole.core.stack import BaseLayer, Commands
+from totempole.errors import ConfigurationError
 from totempole.link import Link, LinkUser, Transmission
 from totempole.rrp.accounts import Accounts, Taken
 from totempole.rrp.alarms import WaysDiffer
-from totempole.rrp.commands import NetworkBack, NetworkLost
+from totempole.rrp.commands import AddNetwork, NetworkBack, NetworkLost, RemoveNetwork
 from totempole.rrp.config import RedundancyConfig
 from totempole.rrp.copies import CopyReassembler
 from totempole.rrp.gate import TokenGate, Waiting
@@ -101,13 +102,21 @@ class RingAbove(LinkUser, Protocol):
         ...
 
 
+class Links(Protocol):
+    """What makes and forgets links on networks that come and go for good."""
+
+    def add(self, network: int, segment_bytes: int) -> Link: ...
+
+    def remove(self, network: int) -> None: ...
+
+
 _cut_bytes = attrgetter("cut_bytes")
 
 
 class Speaker:
     """What one processor has said of itself, on each network."""
 
-    __slots__ = ("crossed", "crossed_now", "heard", "incarnation", "paths", "segment_bytes")
+    __slots__ = ("crossed", "crossed_now", "heard", "incarnation", "paths", "segment_bytes", "ways")
 
     def __init__(self, incarnation: int, networks: int) -> None:
         self.incarnation = incarnation
@@ -115,10 +124,21 @@ class Speaker:
         """The counters of its latest hellos on each network, short and long."""
         self.segment_bytes = [0] * networks
         self.paths = [Path() for _ in range(networks)]
+        self.ways: Ways | None = None
+        """As it has said last."""
         self.crossed: dict[tuple[int, int], int] = {}
         """How many rounds of its hellos have crossed from one network to another, less those that did not."""
         self.crossed_now: set[tuple[int, int]] = set()
         """In this round."""
+
+    def resize(self, networks: int) -> None:
+        """This processor has more networks, or fewer."""
+        more = range(networks - len(self.paths))
+        self.heard = [*self.heard, *([0, 0] for _ in more)][:networks]
+        self.segment_bytes = [*self.segment_bytes, *(0 for _ in more)][:networks]
+        self.paths = [*self.paths, *(Path() for _ in more)][:networks]
+        self.crossed = {pair: rounds for pair, rounds in self.crossed.items() if max(pair) < networks}
+        self.crossed_now = {pair for pair in self.crossed_now if max(pair) < networks}
 
 
 class Replicator(BaseLayer):
@@ -182,19 +202,31 @@ class Replicator(BaseLayer):
         self._interface_lost = 0
         self._counter = 0
         self._hello_us = -HELLO_GAP_US
-        self._ways = Ways(
-            len(links),
-            self.copies,
-            int(config.tokens == "all"),
-            crc32("\n".join(names).encode()),
-            crc32(repr(capacities).encode()),
-        )
+        self._ways = self._own_ways()
         self._ring: RingAbove
+        self._maker: Links
 
     def connect(self, above: RingAbove) -> None:
         self._ring = above
 
+    def connect_links(self, maker: Links) -> None:
+        self._maker = maker
+
+    def _own_ways(self) -> Ways:
+        return Ways(
+            len(self._link),
+            self.copies,
+            int(self._config.tokens == "all"),
+            crc32("\n".join(self.names).encode()),
+            crc32(repr(self.capacities).encode()),
+        )
+
     # What the node shows
+
+    @property
+    def networks(self) -> tuple[int, ...]:
+        """Their numbers in the stack."""
+        return self._networks
 
     @property
     def segment_bytes(self) -> int:
@@ -204,12 +236,14 @@ class Replicator(BaseLayer):
     def loss(self, sender: ProcessorId, network: int) -> float:
         """The share of what it sent lately on a network and did not come."""
         speaker = self._speakers.get(sender)
-        return speaker.paths[network].loss if speaker else 0.0
+        return speaker.paths[network].loss if speaker and network < len(speaker.paths) else 0.0
 
     def hears(self, sender: ProcessorId, network: int) -> bool:
         """Whether anything of it has come lately on a network."""
         speaker = self._speakers.get(sender)
-        return speaker is not None and bool(speaker.heard[network][0]) and not speaker.paths[network].bad
+        if speaker is None or network >= len(speaker.paths):
+            return False
+        return bool(speaker.heard[network][0]) and not speaker.paths[network].bad
 
     # The service, which all members decide on together (totempole.networks)
 
@@ -404,7 +438,7 @@ class Replicator(BaseLayer):
     # What comes, and what does not
 
     def _note(self, sender: ProcessorId, place: int, evidence: Evidence, lost: float) -> None:
-        if sender == self._me or sender not in self._ring.members:
+        if sender == self._me or sender not in self._ring.members or place >= len(self._link):
             return
         if self._speaker(sender).paths[place].note(evidence, lost):
             self._find()
@@ -438,7 +472,12 @@ class Replicator(BaseLayer):
 
     @property
     def commands(self) -> Commands:
-        return {NetworkLost: self._network_lost, NetworkBack: self._network_back}
+        return {
+            NetworkLost: self._network_lost,
+            NetworkBack: self._network_back,
+            AddNetwork: self._add_network,
+            RemoveNetwork: self._remove_network,
+        }
 
     def _network_lost(self, command: NetworkLost) -> None:
         place = self._links.get(command.network)
@@ -471,6 +510,47 @@ class Replicator(BaseLayer):
                 send = Send((link.network,), member, Channel.DATA, bursts, Role.SEARCH, hello)
                 self._io.effects.append(send)
 
+    # Networks that come and go for good
+
+    def _add_network(self, command: AddNetwork) -> None:
+        if command.ring != self.name[1]:
+            return
+        self._config.copies_on(len(self._link) + 1)  # which refuses too many
+        link = self._maker.add(command.network, command.segment_bytes)
+        self._have([*self._link, link], (*self.names, command.name), (*self.capacities, command.capacity))
+
+    def _remove_network(self, command: RemoveNetwork) -> None:
+        if command.network not in self._links:
+            return
+        place = self._links[command.network]
+        if place != len(self._link) - 1:
+            raise ConfigurationError(f"network {self.names[place]}: it is not the last")
+        self._config.copies_on(place)  # which refuses too few
+        if not self.service & ~(1 << place):
+            raise ConfigurationError(f"network {self.names[place]}: no other network is in service")
+        self._maker.remove(command.network)
+        self._gate.forget(place)
+        self._have(self._link[:-1], self.names[:-1], self.capacities[:-1])
+
+    def _have(self, links: list[Link], names: tuple[str, ...], capacities: tuple[int, ...]) -> None:
+        """From now on it has these networks: one more at the end, or one less."""
+        self._link, self.names, self.capacities = links, names, capacities
+        self._links = {link.network: place for place, link in enumerate(links)}
+        self._networks = tuple(link.network for link in links)
+        self._all = (1 << len(links)) - 1
+        self.service &= self._all
+        self.drained &= self._all
+        self._interface_lost &= self._all
+        self.copies = self._config.copies_on(len(links))
+        self._spread.change(capacities, self.copies, min(link.segment_bytes for link in links))
+        self._accounts.change(capacities, self.copies)
+        self._ways = self._own_ways()
+        for speaker in self._speakers.values():
+            speaker.resize(len(links))
+        self._fit()
+        self._find()
+        self._find_crossed()
+
     # Hellos
 
     def _say_hello_with(self, role: Role) -> None:
@@ -502,7 +582,7 @@ class Replicator(BaseLayer):
 
     def _take_hello(self, place: int, hello: Hello) -> None:
         if hello.sender == self._me:
-            if hello.incarnation == self._incarnation and hello.network != place:
+            if hello.incarnation == self._incarnation and place != hello.network < len(self._link):
                 self._note_crossed(self._speaker(self._me), hello.network, place)
             return
         speaker = self._speaker(hello.sender)
@@ -511,11 +591,9 @@ class Replicator(BaseLayer):
             return
         if hello.incarnation > speaker.incarnation:
             self._meet(hello, speaker)
-        if hello.ways.networks != self._ways.networks:
-            return
         newest = max(map(max, speaker.heard))
         if hello.network != place:
-            if hello.counter >= newest:
+            if hello.counter >= newest and hello.network < len(self._link):
                 self._note_crossed(speaker, hello.network, place)
             return
         heard, long = speaker.heard[place], int(hello.padding > 0)
@@ -525,6 +603,7 @@ class Replicator(BaseLayer):
         if hello.counter > newest:
             self._end_crossing(speaker)
             self._end_round(hello.sender, speaker, newest)
+            self._compare_ways(hello, speaker)
         heard[long] = hello.counter
         self._scope.reachable(hello.sender, just_now=True)
         if speaker.segment_bytes[place] != hello.segment_bytes:
@@ -548,16 +627,32 @@ class Replicator(BaseLayer):
         speaker.heard = [[0, 0] for _ in self._link]
         speaker.crossed.clear()
         speaker.crossed_now.clear()
-        for name, theirs, mine in zip(Ways._fields, hello.ways, self._ways, strict=True):
-            if theirs != mine:
-                self._scope.alarm(WaysDiffer(hello.sender, name, theirs, mine))
+        speaker.ways = None
+
+    def _compare_ways(self, hello: Hello, speaker: Speaker) -> None:
+        """Tells of differences when another processor has said something new. Of networks that only one of
+        the two has, that is the difference, and not their names and capacities."""
+        theirs, mine = hello.ways, self._ways
+        if theirs == speaker.ways:
+            return
+        speaker.ways = theirs
+        names = ["networks", "tokens"]
+        if theirs.networks == mine.networks:
+            names += ["copies", "names", "capacities"]
+        elif (theirs.copies, mine.copies) != (theirs.networks, mine.networks):
+            names.append("copies")
+        for name in [name for name in Ways._fields if name in names]:
+            there, here = getattr(theirs, name), getattr(mine, name)
+            if there != here:
+                self._scope.alarm(WaysDiffer(hello.sender, name, there, here))
 
     def _end_round(self, sender: ProcessorId, speaker: Speaker, counter: int) -> None:
         """The next round of hellos begins: what is missing of this one is lost."""
         if not counter or sender not in self._ring.members:
             return
         changed = False
-        for path, (short, long) in zip(speaker.paths, speaker.heard, strict=True):
+        common = speaker.ways.networks if speaker.ways else 0
+        for path, (short, long) in [*zip(speaker.paths, speaker.heard, strict=True)][:common]:
             changed |= path.note(Evidence.SHORT, float(short < counter))
             changed |= path.note(Evidence.LONG, float(long < counter))
             changed |= path.round(clean=short >= counter and long >= counter)

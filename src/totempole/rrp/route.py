@@ -116,6 +116,14 @@ class Spread:
             self._due[number] += length / self._capacities[number]
         return bits_of(chosen) | WHOLE
 
+    def change(self, capacities: tuple[int, ...], copies: int, segment_bytes: int) -> None:
+        """Networks have been added at the end, or the last ones removed."""
+        self._capacities = capacities
+        self._copies = copies
+        self._stripe_bytes = STRIPE_SEGMENTS * segment_bytes
+        more = len(capacities) - len(self._due)
+        self._due = [*self._due, *[max(self._due)] * more][: len(capacities)]
+
     def returned(self, number: int) -> None:
         """A network is in service again. It does not make up for the time that it was not."""
         self._due[number] = max(self._due)

@@ -1,8 +1,8 @@
 """What surrounds a node that is a process of its own: signals, the status socket, metrics, and systemd.
 
 SIGTERM and SIGINT leave the ring gracefully; the second one stops at once, the third ends the process where
-it is. SIGHUP reads the key file again. Signals are taken by a thread that Python's own handler wakes, because
-a handler that logged could meet a line half written by the thread it interrupted.
+it is. SIGHUP reads the key file and the settings again. Signals are taken by a thread that Python's own
+handler wakes, because a handler that logged could meet a line half written by the thread it interrupted.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Service(Protocol):
         """From any thread: leave gracefully; the second time, stop at once."""
 
     def reload(self) -> None:
-        """From any thread: read the key file again."""
+        """From any thread: read the key file and the settings again."""
 
     def snapshot(self) -> dict[str, Any]: ...
 

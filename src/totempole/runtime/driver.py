@@ -37,17 +37,24 @@ from totempole.identity import Answer
 from totempole.jitter import jitter
 from totempole.networks.events import NetworkChanged, NetworkRefused
 from totempole.rrp.alarms import WaysDiffer
-from totempole.rrp.commands import NetworkBack, NetworkLost
+from totempole.rrp.commands import AddNetwork, NetworkBack, NetworkLost, RemoveNetwork
 from totempole.runtime.application import Application
 from totempole.runtime.config import NodeConfig
 from totempole.runtime.execution import Execution
 from totempole.runtime.housekeeping import Reports, follow_networks, follow_paths
 from totempole.runtime.impostors import Impostors
 from totempole.runtime.meters import Meters
-from totempole.runtime.network import Network, check_networks
+from totempole.runtime.network import Network, check_networks, check_separate
 from totempole.runtime.network_shown import log_line, standing
 from totempole.runtime.reading import Reading
 from totempole.runtime.record import NodeRecord
+from totempole.runtime.reloading import (
+    NEEDS_RESTART,
+    NOT_RELOADED,
+    check_window,
+    differences,
+    with_networks_of,
+)
 from totempole.runtime.sockets import Address, Read
 from totempole.runtime.storage import Storage, StorageWriter
 from totempole.session import NetworkStatus
@@ -55,7 +62,7 @@ from totempole.srp.alarms import FormerLife, Impostor, SettingsDiffer
 from totempole.srp.commands import Rekey
 from totempole.srp.engine import SingleRing
 from totempole.srp.states import State
-from totempole.stack import ProcessorStack, build
+from totempole.stack import NetworkSpec, ProcessorStack, build
 from totempole.types import Configuration, ConfigurationKind, Service
 from totempole.wire.seal import Keyring
 
@@ -144,7 +151,7 @@ class Driver:
             name, others = config.network_name(number), config.networks_beside(number)
             self._open_network(Network(number, settings, name, others))
         check_networks(self.networks)
-        self._own_addresses = frozenset(network.own for network in self.networks)
+        self._note_own_addresses()
         self._reports = Reports(self._logger, config.processor, self.sealed)
         rings = config.rings if len(config.rings) > 1 else config.rings * len(self.networks)
         fitted = [network.fit(ring, self._logger) for network, ring in zip(self.networks, rings, strict=True)]
@@ -162,9 +169,7 @@ class Driver:
         self._epoll = select.epoll()
         on_close(self._epoll.close)
         for network in self.networks:
-            if network.sockets.is_open:
-                self._register(network.sockets.all)
-            network.on_opened, network.on_closing = self._register, self._unregister
+            self._watch_network(network)
         self._epoll.register(self._waker, select.EPOLLIN)
         clients = config.clients
         if self._opens_doors:
@@ -187,6 +192,14 @@ class Driver:
         self.networks.append(network)
         network.sockets.on_path_refusal = lambda fits: self.call(lambda: self._narrow(network, fits))
         network.on_unreachable = lambda processor: self._reports.unreachable(processor)
+
+    def _watch_network(self, network: Network) -> None:
+        if network.sockets.is_open:
+            self._register(network.sockets.all)
+        network.on_opened, network.on_closing = self._register, self._unregister
+
+    def _note_own_addresses(self) -> None:
+        self._own_addresses = frozenset(network.own for network in self.networks)
 
     def _register(self, sockets: Sequence[socket.socket]) -> None:
         for sock in sockets:
@@ -247,6 +260,69 @@ class Driver:
             self._feed(Rekey(keyring))
 
         self.call(do)
+
+    def change_settings(self, config: NodeConfig) -> None:
+        """Takes what can be taken while the node runs, and tells what needs a restart (`reloading`)."""
+        self.call(lambda: self._change_settings(config))
+
+    def _change_settings(self, config: NodeConfig) -> None:
+        if not self._begun:  # an input before Start would be none of this life's
+            self.at(now_us() + HOUSEKEEPING_US, lambda: self._change_settings(config))
+            return
+        try:
+            wanted = with_networks_of(self.config, config)
+            while len(self.networks) > len(wanted.networks):
+                self._remove_network()
+            while len(self.networks) < len(wanted.networks):
+                self._add_network(wanted)
+        except (TotemError, OSError) as error:
+            self._log(logging.ERROR, NOT_RELOADED, reason=str(error))
+            return
+        changed = differences(self.config, config)
+        if changed:
+            self._log(logging.WARNING, NEEDS_RESTART, settings=", ".join(changed))
+
+    def _add_network(self, config: NodeConfig) -> None:
+        """The next of these settings."""
+        number = len(self.networks)
+        settings, name = config.networks[number], config.network_name(number)
+        network = Network(number, settings, name, config.networks_beside(number))
+        try:
+            if network.sockets.is_open:
+                check_separate(network, self.networks)
+            check_window(network.sockets.receive_buffer_bytes, self.spec.rings[0].config.window_bytes, name)
+            self._open_network(network)
+            self._feed(AddNetwork(number, network.segment_bytes, name, settings.capacity))
+        except BaseException:
+            network.sockets.close()
+            del self.networks[number:]
+            raise
+        spec = NetworkSpec(network.segment_bytes, name, settings.capacity)
+        self._have_networks((*self.spec.networks, spec), config)
+        self._watch_network(network)
+        network.start(self.call)
+        self._reports.network_added(network)
+        if not network.is_there:
+            self._feed(NetworkLost(number))
+
+    def _remove_network(self) -> None:
+        """The last one."""
+        network = self.networks[-1]
+        self._feed(RemoveNetwork(network.number))
+        self.networks.pop()
+        self._have_networks(self.spec.networks[:-1], self.config)
+        network.stop()
+        if network.sockets.is_open:
+            self._unregister(network.sockets.all)
+            network.sockets.close()
+        self._log(logging.INFO, "network removed", network=network.name)
+
+    def _have_networks(self, specs: tuple[NetworkSpec, ...], config: NodeConfig) -> None:
+        """For the next life, for the next change of settings, and for what arrives from now on."""
+        ring = replace(self.spec.rings[0], networks=tuple(range(len(specs))))
+        self.spec = replace(self.spec, networks=specs, rings=(ring,))
+        self.config = replace(self.config, more_networks=config.more_networks[: len(specs) - 1])
+        self._note_own_addresses()
 
     def _begin_to_leave(self) -> None:
         """What waits in the outbox is handed to the ring first, as far as leave_us lasts. The group layer has
@@ -666,7 +742,7 @@ class Driver:
 
     def _narrow(self, network: Network, fits: int) -> None:
         before = network.segment_bytes
-        if network.narrows_to(fits):
+        if network in self.networks and network.narrows_to(fits):
             self._log(logging.WARNING, "segments are too long for the path", bytes=before, now=fits)
             self._feed(Narrowed(network.number, fits))
 

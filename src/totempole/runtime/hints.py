@@ -44,6 +44,7 @@ def former_life(effect: FormerLife) -> str:
 
 
 _NETWORK_FAULTS = (
+    ("not configured at", "give these hosts the same [[network]] table, and send their nodes SIGHUP"),
     ("interface is down", "bring the interface up again (`ip link`), or mend its cable"),
     ("large datagrams only", "something on the way takes smaller datagrams: set the same MTU everywhere"),
     ("multicast only", "a switch that forgets multicast groups: it needs an IGMP querier, or no snooping"),

@@ -54,6 +54,12 @@ class Reports:
             else:
                 self.network_changed(network)
 
+    def network_added(self, network: Network) -> None:
+        address, port = network.own
+        self.log(logging.INFO, "network added", network=network.name, address=address, port=port)
+        if not network.is_there:
+            self.network_changed(network)
+
     def once(self, what: str, reason: str) -> None:
         if reason and reason not in self._reported:
             self._reported.add(reason)

@@ -62,11 +62,13 @@ class NetworkRequests:
 
     def _ask(self, waiting: _Waiting) -> None:
         service = self._driver.stack.networks[0].service
-        state = service.states[waiting.network]
+        state = service.state_of(waiting.network)
         if not service.is_agreed:
             self._ask_later(waiting)
         elif state is (NetworkState.DRAINED if waiting.drains else NetworkState.IN_SERVICE):
-            waiting.answer("done", already=True, state=state.name.lower(), why=service.why[waiting.network])
+            waiting.answer(
+                "done", already=True, state=state.name.lower(), why=service.why_of(waiting.network)
+            )
         else:
             try:
                 self._driver.feed((Drain if waiting.drains else Restore)(waiting.network))

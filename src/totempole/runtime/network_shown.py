@@ -54,11 +54,9 @@ _NAMES = {
 def standing(stack: ProcessorStack) -> tuple[NetworkStatus, ...]:
     """Each network's state and fault as all members have agreed; empty for a ring on one network."""
     return tuple(
-        NetworkStatus(name, state.name.lower(), why)
+        NetworkStatus(name, layer.service.state_of(number).name.lower(), layer.service.why_of(number))
         for layer in stack.networks[:1]
-        for name, state, why in zip(
-            layer.service.names, list(layer.service.states), list(layer.service.why), strict=True
-        )
+        for number, name in enumerate(layer.service.names)
     )
 
 
@@ -69,14 +67,15 @@ def documents(
     if not stack.networks:
         return []
     layer, replicator = stack.networks[0], stack.replicators[0]
-    numbers = stack.spec.rings[layer.scope.name[1]].networks
+    networks, names = list(networks), layer.service.names
+    numbers = [number for number in replicator.networks if number < len(networks)][: len(names)]
     sent_bytes = [networks[number].bytes_sent for number in numbers]
     whole = sum(sent_bytes)
     return [
         {
             **_standing(layer, place),
             **_socket(networks[number]),
-            "capacity": replicator.capacities[place],
+            "capacity": networks[number].config.capacity,
             "loss": _loss(replicator, place, [other for other in members if other != stack.me]),
             "bytes_sent": sent_bytes[place],
             "share_sent": sent_bytes[place] / whole if whole else 0.0,
@@ -88,10 +87,10 @@ def documents(
 def _standing(layer: Networks, place: int) -> dict[str, Any]:
     service = layer.service
     return {
-        "name": service.names[place],
+        "name": service.name_of(place),
         "number": place + 1,
-        "state": service.states[place].name.lower(),
-        "why": service.why[place],
+        "state": service.state_of(place).name.lower(),
+        "why": service.why_of(place),
         "bad_paths": [
             {"sender": finding.sender, "receiver": receiver, "dead": finding.dead}
             for receiver, row in sorted(dict(service.rows).items())

@@ -36,7 +36,7 @@ from totempole.errors import ConfigurationError, TraceError
 from totempole.groups import GroupConfig
 from totempole.groups.commands import Connect, Disconnect, GiveState, JoinGroup, LeaveGroup, Multicast
 from totempole.networks.commands import Drain, Restore
-from totempole.rrp.commands import NetworkBack, NetworkLost
+from totempole.rrp.commands import AddNetwork, NetworkBack, NetworkLost, RemoveNetwork
 from totempole.rrp.config import RedundancyConfig
 from totempole.srp.commands import Rekey
 from totempole.srp.config import RingConfig
@@ -51,7 +51,7 @@ INPUTS: dict[str, type] = {
     for kind in (
         *(Start, Arrived, Expired, Written, Narrowed, Submit, Leave, Rekey),
         *(Connect, Disconnect, JoinGroup, LeaveGroup, Multicast, GiveState),
-        *(NetworkLost, NetworkBack, Drain, Restore),
+        *(NetworkLost, NetworkBack, Drain, Restore, AddNetwork, RemoveNetwork),
     )
 }
 """All that a stack can be fed. The header lists those that its file was written with."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from totempole.core.order import Deliver, InstallConfiguration
@@ -14,6 +15,7 @@ from totempole.runtime.driver import Driver
 from totempole.runtime.logs import event
 from totempole.runtime.memory import prepare_for_packets
 from totempole.runtime.network_requests import NetworkRequests
+from totempole.runtime.reloading import NOT_RELOADED
 from totempole.runtime.snapshot import snapshot
 from totempole.wire.seal import Keyring
 
@@ -33,8 +35,12 @@ class NoApplication:
 class Service:
     """`run` blocks. `stop` and `reload` may be called from a signal handler or another thread."""
 
-    def __init__(self, config: NodeConfig, logger: logging.Logger) -> None:
+    def __init__(
+        self, config: NodeConfig, logger: logging.Logger, reread: Callable[[], NodeConfig] | None = None
+    ) -> None:
+        """`reread` gives the settings as they are by now, where they are in a file."""
         self._config = config
+        self._reread = reread
         self._logger = logger
         self._stopping = False
         self._driver = Driver(config, NoApplication(), logger, load_keyring(config, logger), opens_doors=True)
@@ -58,11 +64,17 @@ class Service:
             self._driver.leave()
 
     def reload(self) -> None:
-        """Reads the key file again. A file that cannot be used changes nothing."""
-        try:
-            reload_keys(self._config, self._driver, self._logger)
-        except (TotemError, OSError) as error:
-            event(self._logger, logging.ERROR, "key file not reloaded", reason=str(error))
+        """Reads the key file again, and the settings. A file that cannot be used changes nothing."""
+        if self._config.security.key_file is not None or self._reread is None or not self.network_requests:
+            try:
+                reload_keys(self._config, self._driver, self._logger)
+            except (TotemError, OSError) as error:
+                event(self._logger, logging.ERROR, "key file not reloaded", reason=str(error))
+        if self._reread is not None:
+            try:
+                self._driver.change_settings(self._reread())
+            except (TotemError, OSError) as error:
+                event(self._logger, logging.ERROR, NOT_RELOADED, reason=str(error))
 
     def close(self) -> None:
         """For a service that is not run after all."""

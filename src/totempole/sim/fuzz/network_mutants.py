@@ -65,7 +65,7 @@ NETWORK_MUTANTS: tuple[Mutant, ...] = (
         "reinstated by each for itself",
         "Networks.expired",
         "self._requests.append(Request(ReportKind.REINSTATE, timer))",
-        "self.service.states[timer] = NetworkState.IN_SERVICE",
+        "self.service._states[timer] = NetworkState.IN_SERVICE",
         1,
     ),
     _networks(
@@ -126,6 +126,24 @@ NETWORK_STAGED: tuple[Mutant, ...] = (
 
 
 NETWORK_BY_HAND: tuple[tuple[Mutant, str], ...] = (
+    (
+        _rrp(
+            "hellos missed on networks that their sender lacks",
+            "Replicator._end_round",
+            "common = speaker.ways.networks if speaker.ways else 0",
+            "common = len(self._link)",
+        ),
+        "test_hellos_count_for_the_networks_that_both_have",
+    ),
+    (
+        _rrp(
+            "a token waits for a network that is removed",
+            "TokenGate.forget",
+            "self.named &= ~(1 << network)",
+            "pass",
+        ),
+        "test_a_token_does_not_wait_for_its_copy_on_a_network_that_is_removed",
+    ),
     (
         _rrp(
             "losses charged to the networks that bring",
