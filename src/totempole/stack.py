@@ -71,6 +71,10 @@ class RingSpec:
             )
         if self.redundancy is not None:
             self.redundancy.copies_on(len(self.networks))
+        if self.networks != tuple(range(self.networks[0], self.networks[0] + len(self.networks))):
+            raise ConfigurationError(
+                f"networks = {self.networks}: give a ring networks that follow each other"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +278,9 @@ def _replicator(
     assert redundancy is not None, "a ring on one network stands on its link"
     capacities = tuple(spec.networks[network].capacity for network in ring.networks)
     accounts = parts.accounts(capacities, redundancy.copies_on(len(ring.networks)))
-    reassembler = CopyReassembler(config.reassembly_bytes_max, io, accounts, config.cluster_id)
+    reassembler = CopyReassembler(
+        config.reassembly_bytes_max, io, accounts, ring.networks[0], config.cluster_id
+    )
     for network in ring.networks:
         links[network] = _link(io, spec, ring, network, codec, incarnation, reassembler)
     mine = [links[network] for network in ring.networks]

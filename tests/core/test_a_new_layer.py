@@ -22,6 +22,7 @@ from totempole.groups.commands import Connect, JoinGroup, Multicast
 from totempole.groups.events import GroupMessages, ToProcesses
 from totempole.groups.packing import Batch
 from totempole.jitter import jitter
+from totempole.rrp import RedundancyConfig
 from totempole.sim.conditions import Lan
 from totempole.sim.host import Host
 from totempole.sim.stacks import SIM_PARTS
@@ -242,3 +243,28 @@ def test_a_stack_that_cannot_be_is_refused() -> None:
         StackSpec(1, rings=(RingSpec(), RingSpec(SECOND)))
     with pytest.raises(ConfigurationError, match=r"network = 1: there are 1 networks"):
         replace(StackSpec(1), rings=(RingSpec(networks=(1,)),))
+    with pytest.raises(ConfigurationError, match="networks that follow each other"):
+        RingSpec(networks=(0, 2), redundancy=RedundancyConfig(style="active"))
+    with pytest.raises(ConfigurationError, match="say how it uses them"):
+        RingSpec(networks=(0, 1))
+
+
+def test_a_second_ring_may_have_several_networks_of_its_own() -> None:
+    def both(
+        me: ProcessorId, config: RingConfig, stable: Mapping[str, int], kinds: frozenset[str]
+    ) -> ProcessorStack:
+        redundant = RingSpec(SECOND, (1, 2), RedundancyConfig(style="passive"))
+        networks = tuple(NetworkSpec(name=name) for name in "abc")
+        spec = StackSpec(me, networks, (RingSpec(config), redundant), GroupConfig())
+        return build(spec, stable, kinds, draw=jitter(me, stable), parts=SIM_PARTS)
+
+    world = World(1, 3, stack=both, lans=(Lan(), Lan(), Lan()))
+    world.start()
+    world.run_until(GROUPED_US)
+    assert members(world, 1, 0) == members(world, 1, 1) == (1, 2, 3)
+    world.medium.partition([[1], [2], [3]], network=2)
+    world.run_for(8_000_000)
+    for me in world.hosts:
+        stack = cast(ProcessorStack, world.hosts[me].stack)
+        assert stack.networks[0].service.why[:2] == ["", "nobody hears anybody"]
+        assert members(world, me, 1) == (1, 2, 3)

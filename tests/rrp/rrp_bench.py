@@ -97,7 +97,9 @@ class Bench:
         self.io = Io(frozenset({"branch", "drop"}))
         self.accounts = Accounts(self.capacities, config.copies_on(networks))
         self.codec = new_codec(CONFIG, None, True)
-        reassembler = CopyReassembler(CONFIG.reassembly_bytes_max, self.io, self.accounts, CONFIG.cluster_id)
+        reassembler = CopyReassembler(
+            CONFIG.reassembly_bytes_max, self.io, self.accounts, 0, CONFIG.cluster_id
+        )
         self.links = [
             Link(self.io, number, self.codec, Cutter(size, ME, 1, CONFIG.cluster_id), reassembler)
             for number, size in enumerate(sizes)

@@ -33,10 +33,14 @@ class CopyReassembler(Reassembler):
     packets are few, and each copy of a token says something: these are given each time they come.
     """
 
-    __slots__ = ("_accounts", "_io")
+    __slots__ = ("_accounts", "_first", "_io")
 
-    def __init__(self, bytes_max: int, io: Io, accounts: Accounts, cluster_id: int = CLUSTER_DEFAULT) -> None:
+    def __init__(
+        self, bytes_max: int, io: Io, accounts: Accounts, first: int, cluster_id: int = CLUSTER_DEFAULT
+    ) -> None:
+        """`first`: the number of the ring's first network."""
         super().__init__(bytes_max, cluster_id)
+        self._first = first
         self._io = io
         self._accounts = accounts
 
@@ -45,7 +49,7 @@ class CopyReassembler(Reassembler):
         if name is None:
             return super().receive(datagram)
         length = len(datagram) - _HEADER_BYTES
-        self._accounts.note(name, self._io.network, length)
+        self._accounts.note(name, self._io.network - self._first, length)
         if self._is_here(name, datagram, length):
             return None
         found = super().receive(datagram)
@@ -64,7 +68,7 @@ class CopyReassembler(Reassembler):
         found = None
         if not of_one or not self._is_here(name, burst, length):
             found = super().receive_burst(burst, segment_bytes)
-        self._accounts.note(name, self._io.network, length)
+        self._accounts.note(name, self._io.network - self._first, length)
         return found
 
     def _is_here(self, name: PacketName, datagram: bytes, length: int) -> bool:
