@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 JOBS ?= 2
-PROTOCOL_TESTS := $(addprefix tests/,wire segment srp groups core paper invariants regressions rrp networks)
+PROTOCOL_TESTS := $(addprefix tests/,wire segment srp groups core invariants regressions rrp networks)
 COVERAGE := 97
 
 .PHONY: demo test quick coverage long guard check system java bench fuzz mutants clean
