@@ -45,6 +45,7 @@ def test_each_property_is_stated() -> None:
     assert [item.name for item in LAYER.properties] == list(NETWORKS)
 
 
+@pytest.mark.long
 def test_spark_and_the_checkers_say_the_same(spark: SparkSession, runs: Runs) -> None:
     silver = silver_of(spark, runs)
     assert disagreements(silver, runs, NETWORKS) == []

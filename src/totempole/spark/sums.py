@@ -83,14 +83,14 @@ class Sums:
 
     @cached_property
     def slots(self) -> DataFrame:
-        """The messages along their ring. rank: how many the ring carried up to here; shared: the place is
+        """The messages along their ring. rank: how many the ring carried up to here; taken: the place is
         another's too; untimely: one before it has no smaller timestamp."""
         along = Window.partitionBy("run", "ring").orderBy("seq")
         before = along.rowsBetween(Window.unboundedPreceding, -1)
         return self.messages.withColumns(
             {
                 "rank": F.count_if("carried").over(along),
-                "shared": F.lag("seq").over(along) == F.col("seq"),
+                "taken": F.lag("seq").over(along) == F.col("seq"),
                 "untimely": F.max("timestamp").over(before) >= F.col("timestamp"),
             }
         )

@@ -80,7 +80,7 @@ def _messages(sums: Sums) -> DataFrame:
 
 def _message_charges() -> tuple[Charge, ...]:
     return (
-        ("*", "broken or shared or (early and same_clock)"),
+        ("*", "broken or taken or (early and same_clock)"),
         ("self-delivery", ~has("told_nodes", F.col("node")) & ~has("gone", F.col("node"))),
         ("service-kept", "changed"),
         ("timestamps", "untimely or mistimed"),

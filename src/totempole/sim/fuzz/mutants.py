@@ -379,7 +379,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "Ordering.blame",
         "return Blame(aru_id, FAILURE_TO_RECEIVE)",
         "return Blame(ring.successor, FAILURE_TO_RECEIVE)",
-        3,
+        32,
     ),
     Mutant(
         "a Commit token that never comes waited for",
