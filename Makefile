@@ -3,7 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-JOBS ?= 2
+# Three on two cores: most tests of nodes wait.
+JOBS ?= 3
 PROTOCOL_TESTS := $(addprefix tests/,wire segment srp groups core invariants regressions rrp networks)
 COVERAGE := 97
 
