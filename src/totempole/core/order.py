@@ -159,6 +159,7 @@ class Port(BaseLayer):
     def __init__(self, scope: Scope, below: Order) -> None:
         self.name = scope.name
         self._scope = scope
+        self._tell = scope.tell
         self._below = below
 
     @property
@@ -175,7 +176,7 @@ class Port(BaseLayer):
         self._below.leave()
 
     def deliver(self, packet: Deliver) -> None:
-        self._scope.tell(packet)
+        self._tell(packet)
 
     def install(self, installed: InstallConfiguration) -> None: ...
 

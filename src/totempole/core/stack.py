@@ -94,10 +94,10 @@ class Stack:
         io = self._io
         io.now_us = now_us
         if type(given) is Arrived:
-            io.network, io.source = given.network, given.source
-            receiver = self._receivers.get(given.network)
+            io.network, _, datagrams, segment_bytes, io.source = given
+            receiver = self._receivers.get(io.network)
             if receiver is not None:  # else it is of a network that the processor is on no more
-                receiver.arrived(given.datagrams, given.segment_bytes)
+                receiver.arrived(datagrams, segment_bytes)
         elif type(given) is Expired:
             layer, instance, timer = given.timer
             self._by_name[layer, instance].expired(timer)

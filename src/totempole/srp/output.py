@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from totempole.core.effects import Channel, Role
+from totempole.core.effects import Channel, Role, Trace
 from totempole.core.io import Scope
 from totempole.core.order import Deliver, InstallConfiguration, OrderUser, SafeUpTo
 from totempole.link import Below, Transmission
@@ -59,6 +59,7 @@ class Output:
         """Messages."""
         self._traces_deliver = scope.traces("deliver")
         self._scope = scope
+        self._layer = scope.name[0]
         self._codec = codec
         self._below = below
 
@@ -172,8 +173,8 @@ class Output:
                 self.configuration,
             ),
         )
-        if self._traces_deliver:
-            self._scope.trace("deliver", packet)
+        if self._traces_deliver:  # as `trace`: no row is more frequent
+            self._scope.io.effects.append(_new(Trace, ("deliver", packet, self._layer)))
         self.above.deliver(packet)
 
     def install(

@@ -19,10 +19,11 @@ from totempole.types import MessageId, RingId, Service
 _SERVICE_NAMES = {service: service.name.lower() for service in Service}
 
 _ring_text = lru_cache(maxsize=4096)(RingId.__str__)
+_message_text = lru_cache(maxsize=4096)(MessageId.__str__)
 
 _PLAIN: dict[type, Callable[[Any], Any]] = {
     RingId: _ring_text,
-    MessageId: str,
+    MessageId: _message_text,
     Service: _SERVICE_NAMES.__getitem__,
 }
 
@@ -111,7 +112,7 @@ class Recorder:
                 at_us,
                 trace.layer,
                 "deliver",
-                str(effect.message),
+                _message_text(effect.message),
                 effect.origin,
                 "",
                 _SERVICE_NAMES[effect.service],
