@@ -13,8 +13,8 @@ COVERAGE := 97
 demo: system java
 	$(BIN)/totem demo
 
-test: check system java coverage
-	$(BIN)/python -m pytest -n $(JOBS) $(addprefix --ignore=,$(PROTOCOL_TESTS))
+test: check system java
+	$(BIN)/python -m pytest -n $(JOBS)
 
 # Before every commit: all tests but those that need namespaces, Spark, or a search.
 quick: check
