@@ -15,6 +15,8 @@ from totempole.sim.inbox import Inbox
 from totempole.sim.medium import Medium
 from totempole.sim.packet_filter import DropRule, StrayRule
 from totempole.sim.scenario import parse, run
+from totempole.sim.script import INTERFACE_VERBS, LINK_VERBS, PROCESSOR_VERBS, SERVICE_VERBS
+from totempole.sim.script_runner import TO_INTERFACES, TO_LINKS, TO_PROCESSORS, TO_SERVICE
 from totempole.sim.shared import lossless_stretches, shared_stretches
 from totempole.srp.packets import Wake
 from totempole.types import NO_RING
@@ -235,3 +237,10 @@ def test_an_alarm_that_does_not_come_is_a_failure() -> None:
     assert "network-alarmed: violated" in failure
     assert "network 2" in failure
     assert "network 1" not in failure
+
+
+def test_each_verb_is_a_method_of_the_world() -> None:
+    assert set(TO_PROCESSORS) == set(PROCESSOR_VERBS)
+    assert set(TO_LINKS) == set(LINK_VERBS)
+    assert set(TO_INTERFACES) == set(INTERFACE_VERBS)
+    assert set(TO_SERVICE) == set(SERVICE_VERBS)

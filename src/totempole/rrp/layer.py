@@ -6,8 +6,8 @@ The three styles differ in one number, on how many networks each message goes (`
 - Tokens go on every network in service, in passive replication too (004: on one). What a copy proves is in
   `gate`. `tokens = "one"` is 004's way.
 - Whatever is sent again, and whatever forms a ring, goes on every network, faulty or not. 004 stops sending
-  on a network that it finds faulty. Then two halves of two networks may fail such that every two processors
-  still share one, and the ring breaks up for ever.
+  on a network that it finds faulty. Then half of each of two networks may fail, so that any two processors
+  still share one, and yet the ring breaks up again and again.
 - Only active replication waits for all copies of a token when nothing is missing: its networks stay in step
   (requirement A3). The others do so by waiting for what is missing (P2).
 - A processor alone on its ring gets its own token, on no network (004 is silent).

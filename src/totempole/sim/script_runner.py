@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import astuple, dataclass, field, replace
 from typing import cast
 
@@ -169,17 +169,44 @@ def _play(outcome: Outcome, step: Step) -> None:
         perform(outcome.world, action, outcome.programs)
 
 
+TO_PROCESSORS: dict[str, Callable[[World, ProcessorId], None]] = {
+    "crash": World.crash,
+    "restart": World.restart,
+    "pause": World.pause,
+    "resume": World.resume,
+    "leave": World.leave,
+    "retire": World.retire,
+    "move": World.move,
+    "double": World.double,
+    "single": World.single,
+}
+TO_LINKS: dict[str, Callable[[World, ProcessorId, ProcessorId, int | None], None]] = {
+    "cut": World.cut,
+    "sever": World.sever,
+    "mend": World.mend,
+}
+TO_INTERFACES: dict[str, Callable[[World, ProcessorId, int | None], None]] = {
+    "mute": World.mute,
+    "deafen": World.deafen,
+    "cure": World.cure,
+}
+TO_SERVICE: dict[str, Callable[[World, ProcessorId, int], None]] = {
+    "drain": World.drain,
+    "restore": World.restore,
+}
+
+
 def perform(world: World, action: Action, programs: Programs | None = None, again: bool = False) -> None:
     """Do one thing now; expectations are not things to do. `again`: an ambush has led to it."""
     match action:
         case OnProcessor(verb, processor):
-            getattr(world, verb)(processor)
+            TO_PROCESSORS[verb](world, processor)
         case OnLink(verb, source, target, network):
-            getattr(world, verb)(source, target, _number(world, network))
+            TO_LINKS[verb](world, source, target, _number(world, network))
         case OnInterface(verb, processor, network):
-            getattr(world, verb)(processor, _number(world, network))
+            TO_INTERFACES[verb](world, processor, _number(world, network))
         case OnService(verb, network, processor):
-            getattr(world, verb)(processor, world.networks.index(network))
+            TO_SERVICE[verb](world, processor, world.networks.index(network))
         case Wire(one, other):
             world.wire(world.networks.index(one), world.networks.index(other))
         case Partition(components, sharp, network):
