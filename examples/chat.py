@@ -11,6 +11,7 @@ each side sees the other go, and talks on; when it heals, each sees the other co
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterable
 
 from helping import either, options, run, session, show, typed
 
@@ -23,11 +24,11 @@ async def main() -> None:
     parser.add_argument("--room", default="lobby", help="which room to enter: a group")
     arguments = parser.parse_args()
     async with session(arguments) as mine, mine.join(f"chat.{arguments.room}") as group:
-        await either(listen(mine, group, arguments.name), talk(group, arguments.name))
+        await either(listen(mine, group, arguments.name), talk(group, arguments.name, typed()))
 
 
-async def talk(group: Group, name: str) -> None:
-    async for line in typed():
+async def talk(group: Group, name: str, lines: AsyncIterable[str]) -> None:
+    async for line in lines:
         if line:
             await group.multicast(json.dumps({"name": name, "says": line}).encode())
 

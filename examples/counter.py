@@ -11,17 +11,22 @@ side has counted. For each member that ever counted, the larger number of operat
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import AsyncIterable
+from contextlib import suppress
 
 from helping import either, has_strangers, options, run, session, show, typed
 
-from totempole import Group, Messages, Reconnected, Session, State, View
+from totempole import Group, Messages, Place, Reconnected, Session, State, Unknown, View
 
 
 class Counter:
     def __init__(self) -> None:
         self.records: dict[str, list[int]] = {}
         """For each member that ever counted: how many operations, and their sum."""
+        self.place: Place | None = None
+        """Of the last message that was counted."""
 
     @property
     def value(self) -> int:
@@ -45,22 +50,30 @@ async def main() -> None:
         session(options(__doc__).parse_args()) as mine,
         mine.join("counter", state=counter.snapshot, want_state=True) as group,
     ):
-        await either(count(mine, group, counter), ask(group))
+        await either(count(mine, group, counter), ask(group, counter, typed()))
     show("left at", counter.value)
 
 
-async def ask(group: Group) -> None:
-    async for line in typed():
+async def ask(group: Group, counter: Counter, lines: AsyncIterable[str]) -> None:
+    """Returns when all that was typed is counted here, too."""
+    receipt = None
+    async for line in lines:
         try:
-            await group.multicast(json.dumps({"add": int(line)}).encode())
+            receipt = await group.multicast(json.dumps({"add": int(line)}).encode())
         except ValueError:
             show(f"{line!r} is no whole number")
+    if receipt is not None:
+        with suppress(Unknown):  # the daemon went away with it
+            delivered = await receipt.delivered()
+            while counter.place is None or counter.place < delivered.place:
+                await asyncio.sleep(0)
 
 
 async def count(mine: Session, group: Group, counter: Counter) -> None:
     async for event in group:
         match event:
-            case Messages(sender=sender, payloads=payloads):
+            case Messages(sender=sender, payloads=payloads, place=place):
+                counter.place = place
                 for message in map(json.loads, payloads):
                     if "add" in message:
                         counter.add(str(sender), message["add"])

@@ -1,4 +1,4 @@
-"""What the examples share: options, a session with a daemon or with an embedded node, and typed lines."""
+"""What the examples share: options, a session with a daemon or an embedded node, typed lines, and HTTP."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import argparse
 import asyncio
 import sys
 import threading
+from asyncio import StreamReader, StreamWriter
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import AbstractAsyncContextManager
-from typing import Any
+from functools import partial
+from typing import Any, Protocol
+from urllib.parse import unquote
 
 import totempole
 
@@ -20,10 +23,18 @@ def options(text: str | None) -> argparse.ArgumentParser:
     return parser
 
 
+def arguments_of(text: str | None, **numbers: int) -> argparse.Namespace:
+    """The command line's, with these further options and their defaults."""
+    parser = options(text)
+    for name, default in numbers.items():
+        parser.add_argument(f"--{name}", type=int, default=default)
+    return parser.parse_args()
+
+
 def session(arguments: argparse.Namespace) -> AbstractAsyncContextManager[totempole.Session]:
     """The same interface, whether the node is a daemon's or runs within the program."""
     if arguments.embed:
-        return totempole.Node(totempole.NodeConfig.load(arguments.embed))
+        return totempole.Node(arguments.embed)
     return totempole.connect(arguments.socket)
 
 
@@ -59,6 +70,55 @@ async def either(*work: Coroutine[Any, Any, None]) -> None:
     finally:
         for task in tasks:
             task.cancel()
+
+
+class KeyValueStore(Protocol):
+    async def get(self, key: str) -> bytes | None: ...
+
+    async def put(self, key: str, value: bytes) -> None: ...
+
+    async def delete(self, key: str) -> None: ...
+
+
+async def serve(store: KeyValueStore, port: int) -> None:
+    """HTTP for a store: GET, PUT and DELETE of a path."""
+    server = await asyncio.start_server(partial(answer, store), "localhost", port)
+    show("serving on port", server.sockets[0].getsockname()[1])
+    await server.serve_forever()
+
+
+async def answer(store: KeyValueStore, reader: StreamReader, writer: StreamWriter) -> None:
+    try:
+        method, path, _ = (await reader.readline()).decode().split(maxsplit=2)
+        length = 0
+        while header := (await reader.readline()).lower().strip():
+            if header.startswith(b"content-length:"):
+                length = int(header[15:])
+        status, content = await _answer(store, method, unquote(path), await reader.readexactly(length))
+        writer.write(f"HTTP/1.1 {status}\r\nContent-Length: {len(content)}\r\n\r\n".encode() + content)
+        await writer.drain()
+    except (ValueError, OSError, asyncio.IncompleteReadError):
+        pass  # no request, or nobody waits for the answer
+    finally:
+        writer.close()
+
+
+async def _answer(store: KeyValueStore, method: str, key: str, content: bytes) -> tuple[str, bytes]:
+    try:
+        if method == "GET":
+            value = await store.get(key)
+            return ("404 Not Found", b"") if value is None else ("200 OK", value)
+        if method == "PUT":
+            await store.put(key, content)
+        elif method == "DELETE":
+            await store.delete(key)
+        else:
+            return "405 Method Not Allowed", b""
+        return "200 OK", b""
+    except totempole.Unknown as error:
+        return "504 Gateway Timeout", f"perhaps done: {error}\n".encode()
+    except totempole.TotemError as error:
+        return "503 Service Unavailable", f"not done: {error}\n".encode()
 
 
 def show(*words: object) -> None:

@@ -43,11 +43,12 @@ class Daemon:
         self.file = directory / f"node{number}.toml"
         self.file.write_text(settings)
         self.process: subprocess.Popen[bytes] | None = None
+        self.environment: dict[str, str] | None = None
 
     def start(self) -> None:
         with (self.directory.parent / f"log{self.number}").open("a") as log:
             argv = [sys.executable, "-m", "totempole", "node", "--config", str(self.file)]
-            self.process = subprocess.Popen(argv, stderr=log)
+            self.process = subprocess.Popen(argv, stderr=log, env=self.environment)
 
     def members(self) -> list[int]:
         try:
@@ -118,10 +119,10 @@ def _network_tables(number: int, numbers: Sequence[int], port: int, networks: Se
 
 @contextmanager
 def cluster(
-    count: int, directory: Path, ring: str = PATIENT, networks: Sequence[str] = ()
+    count: int, directory: Path, ring: str = PATIENT, networks: Sequence[str] = (), start: bool = True
 ) -> Iterator[Cluster]:
-    """So many daemons that have formed a ring, on one network or on several, which have names. Their place is
-    held by a TCP socket, as in tests/runtime."""
+    """So many daemons that have formed a ring, on one network or on several, which have names; or that a test
+    starts itself. Their place is held by a TCP socket, as in tests/runtime."""
     for port in PORTS:
         with socket.socket() as holder:
             try:
@@ -130,7 +131,8 @@ def cluster(
                 continue
             found = Cluster(count, directory, port, ring, networks)
             try:
-                found.start()
+                if start:
+                    found.start()
                 yield found
             finally:
                 for daemon in found.daemons.values():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -53,6 +54,7 @@ def _module(package: str, path: Path) -> str:
     return ".".join(("totempole", package, *(parts[:-1] if parts[-1] == "__init__" else parts)))
 
 
+@cache
 def _asserts(file: Path) -> list[ast.Assert]:
     return [node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Assert)]
 

@@ -86,3 +86,32 @@ def on_two_networks() -> dict[str, Any]:
     }
     redundancy = {"style": "passive", "copies": 1, "agreed": True}
     return healthy() | {"redundancy": redundancy, "networks": [network, failed]}
+
+
+def with_log() -> dict[str, Any]:
+    """The same of a node that keeps the durable log, whose third replica is missing."""
+    replicas = [
+        {"processor": who, "disk": f"{who:016x}", "weight": who, "is_present": who < 3} for who in (1, 2, 3)
+    ]
+    log = {
+        "standing": "primary",
+        "failure": "",
+        "log": "00000000000000aa",
+        "disk": "0000000000000001",
+        "primary": 4,
+        "members": [1, 2],
+        "position": 1_234,
+        "green_runs": 77,
+        "yellow_runs": 2,
+        "yellow_bytes": 300,
+        "red_runs": 5,
+        "red_bytes": 6_000,
+        "unsent_bytes": 10,
+        "unwritten_bytes": 20,
+        "replicas": replicas,
+        "missing": [3],
+        "holds": {"spark": 7},
+        "alarms": {"rolled-back": 1},
+        "last_alarm": "replica 3 has an old disk: it does not vote",
+    }
+    return healthy() | {"log": log}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import json
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
 from enum import Enum
 from pathlib import Path
@@ -35,7 +35,7 @@ class Kind:
     read: Callable[[Any], Any] = lambda raw: raw
     show: Callable[[Any], Any] = lambda value: value
     bare: bool = False
-    """Written on the command line without quotes: `--set log.level=debug`."""
+    """Written on the command line without quotes: `--set logging.level=debug`."""
 
 
 def _is_whole(value: Any, least: int, most: int) -> bool:
@@ -48,6 +48,21 @@ def whole(least: int, most: int) -> Kind:
 
     limits = f"from {least} to {most}" if most < UNLIMITED else f"of at least {least}"
     return Kind(f"a whole number {limits}", fits, fits)
+
+
+def wholes(least: int, most: int) -> Kind:
+    """A list of whole numbers."""
+
+    def fits(value: Any, kind: type[Sequence[Any]]) -> bool:
+        return isinstance(value, kind) and all(_is_whole(item, least, most) for item in value)
+
+    return Kind(
+        f"a list of whole numbers from {least} to {most}, like [1, 2, 3]",
+        takes=lambda raw: fits(raw, list),
+        accepts=lambda value: fits(value, tuple),
+        read=tuple,
+        show=list,
+    )
 
 
 def _is_number(value: Any) -> bool:
@@ -155,12 +170,16 @@ def settings_of(kind: type) -> dict[str, Field[Any]]:
 
 
 def check_settings(config: Any) -> None:
-    """Every field of a settings class has a value that its kind accepts."""
+    """Every field of a settings class has a value that its kind accepts. A program may also give a value as a
+    file has it: a list, the text of a path, a peer or a mode."""
     for name, item in settings_of(type(config)).items():
         kind = kind_of(item)
         value = getattr(config, name)
         if not kind.accepts(value):
-            raise refused(name, value, f"give {kind.allowed}")
+            raw = list(value) if isinstance(value, tuple) else value
+            if not kind.takes(raw):
+                raise refused(name, value, f"give {kind.allowed}")
+            object.__setattr__(config, name, kind.read(raw))
 
 
 def refused(name: str, value: Any, way_out: str) -> ConfigurationError:

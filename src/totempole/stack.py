@@ -18,6 +18,10 @@ from totempole.core.effects import LayerName
 from totempole.core.io import Io, Scope, incarnation_of, records_of
 from totempole.core.order import Between, Order, Port
 from totempole.core.stack import Layer, Stack
+from totempole.corel.config import LogConfig
+from totempole.corel.layer import LAYER as COREL
+from totempole.corel.layer import RUN_BYTES_MAX, Replica
+from totempole.corel.layer import Timer as CorelTimer
 from totempole.errors import ConfigurationError
 from totempole.groups.config import GroupConfig
 from totempole.groups.layer import GroupLayer
@@ -83,6 +87,8 @@ class StackSpec:
     networks: tuple[NetworkSpec, ...] = (NetworkSpec(),)
     rings: tuple[RingSpec, ...] = (RingSpec(),)
     groups: GroupConfig | None = None
+    log: LogConfig | None = None
+    """A replica of the durable order, above the groups."""
 
     def __post_init__(self) -> None:
         used = [number for ring in self.rings for number in ring.networks]
@@ -95,6 +101,8 @@ class StackSpec:
                 raise ConfigurationError(
                     f"network = {number}: it is used twice; each ring of a node needs networks of its own"
                 )
+        if self.log is not None and self.groups is None:
+            raise ConfigurationError("a log stands on groups: give the node groups, too")
         if not self.rings:
             raise ConfigurationError("a node without a ring: give it one")
 
@@ -118,6 +126,7 @@ class Parts:
 
     engines: Mapping[str, type[SingleRing]] = field(default_factory=lambda: {"totem": SingleRing})
     groups: type[GroupLayer] = GroupLayer
+    replica: type[Replica] = Replica
     codec: Callable[[RingConfig, Any, bool], Codec] = new_codec
     replicator: type[Replicator] = Replicator
     accounts: type[Accounts] = Accounts
@@ -129,6 +138,7 @@ class ProcessorStack(Stack):
 
     rings: list[SingleRing]
     groups: GroupLayer | None
+    replica: Replica | None
 
     @property
     def ring(self) -> SingleRing:
@@ -150,6 +160,7 @@ class ProcessorStack(Stack):
         replicators: list[Replicator],
         networks: list[Networks],
         groups: GroupLayer | None,
+        replica: Replica | None,
     ) -> None:
         super().__init__(spec.processor, incarnation, io, layers, links)
         self.spec = spec
@@ -158,6 +169,7 @@ class ProcessorStack(Stack):
         """Of the rings that are on several networks."""
         self.networks = networks
         self.groups = groups
+        self.replica = replica
         self._on_network = rings
 
 
@@ -233,7 +245,15 @@ def build(
             top = Port(Scope(io, "order", number), order)
         _connect(order, top)
         layers.append(top)
-    return ProcessorStack(spec, incarnation, io, layers, links, rings, replicators, networks, groups)
+    replica: Replica | None = None
+    if spec.log is not None:
+        assert groups is not None, "a log stands on groups"
+        scope = Scope(io, COREL, 0, CorelTimer)
+        assert spec.groups is not None, "a log stands on groups"
+        size = min(RUN_BYTES_MAX, spec.groups.message_bytes_max // 2)
+        replica = parts.replica(scope, groups, spec.processor, incarnation, spec.log, draw, size)
+        layers.append(replica)
+    return ProcessorStack(spec, incarnation, io, layers, links, rings, replicators, networks, groups, replica)
 
 
 def _connect(below: Any, above: Any) -> None:
@@ -352,4 +372,5 @@ def _seal(keyring: Keyring | None, config: RingConfig, me: ProcessorId, incarnat
 ORDER: LayerName = ("order", 0)
 GROUPS: LayerName = ("groups", 0)
 RING: LayerName = (SRP, 0)
+LOG: LayerName = (COREL, 0)
 """The names of the layers that a node listens to (`Tell.layer`)."""

@@ -31,14 +31,18 @@ class RingKind(IntEnum):
     """How a ring passes its token. Processors of different kinds never share a ring."""
 
     CLASSIC = 1
+    """A processor sends its messages, then passes the token on."""
     ACCELERATED = 2
+    """A processor passes the token on while it is still sending."""
 
 
 class Service(IntEnum):
     """The delivery that a message's originator asks for (000 §3.5)."""
 
     AGREED = 1
+    """Delivered when everything before it is."""
     SAFE = 2
+    """Delivered when every host of the ring has received it."""
 
 
 class ConfigurationKind(StrEnum):
@@ -88,8 +92,11 @@ class ProcessId(NamedTuple):
     """Names a process: its processor, that one's life, and a number that the life gives only once."""
 
     processor: ProcessorId
+    """The number of its node."""
     incarnation: int
+    """Of the node's life: each start has its own."""
     number: int
+    """Within that life."""
 
     def __str__(self) -> str:
         return f"{self.processor}.{self.incarnation}.{self.number}"
@@ -99,10 +106,52 @@ class Place(NamedTuple):
     """A place in the total order of group messages and views: that of the packet, and within it."""
 
     key: OrderKey
+    """Of the ring's packet."""
     index: int  # type: ignore[assignment]
+    """Within the packet."""
 
     def __str__(self) -> str:
         return f"{self.key.ring_id}:{self.key.seq}:{self.index}"
+
+
+class Fence(NamedTuple):
+    """Lets records into the durable log only if its mark is where their writer expects it.
+
+    The log keeps a mark for each name, 0 if it knows none. Records with a fence take positions only if the
+    mark of `name` is within `low` to `high`, both included; then the mark becomes `number`, which is above
+    `high`. So of several appends with the same fence at most one takes positions.
+    """
+
+    name: str
+    """Whose mark it is."""
+    number: int
+    """What the mark becomes."""
+    low: int
+    """The least that the mark may be,"""
+    high: int
+    """and the greatest."""
+
+    @property
+    def problem(self) -> str:
+        """Why there cannot be such a fence; empty if there can."""
+        if not isinstance(self.name, str) or not all(isinstance(each, int) for each in self[1:]):
+            return f"fence {tuple(self)}: give a name, and whole numbers"
+        try:
+            size = len(self.name.encode())
+        except UnicodeEncodeError:
+            return f"fence {self.name[:40]!r}: its name cannot be written as UTF-8"
+        if not 1 <= size <= FENCE_NAME_BYTES_MAX:
+            return f"fence {self.name[:40]!r}: give a name of 1 to {FENCE_NAME_BYTES_MAX} bytes"
+        if not 0 <= self.low <= self.high < self.number <= FENCE_NUMBER_MAX:
+            return (
+                f"fence {self.name[:40]!r}: low {self.low}, high {self.high}, number {self.number}: give "
+                "0 <= low <= high < number < 2**63"
+            )
+        return ""
+
+
+FENCE_NAME_BYTES_MAX = 255
+FENCE_NUMBER_MAX = 2**63 - 1
 
 
 Payload = bytes | memoryview

@@ -14,9 +14,10 @@ import pytest
 
 from totempole.bench import clients, compare, compare_pysyncobj, corosync, daemons, pysyncobj, ring
 from totempole.bench.clients import Plan, spread
-from totempole.bench.daemons import DaemonBench, Throughput
+from totempole.bench.daemons import DaemonBench, NodeBench, Throughput
 from totempole.bench.workers import Worker, WorkerError
 from totempole.cli import main
+from totempole.cli.bench_compare import LATENCIES, VARIANTS
 from totempole.lab import Lab, LabError, missing
 from totempole.lab.cluster import Setup
 from totempole.lab.namespaces import processes
@@ -60,7 +61,7 @@ def test_a_client_that_was_disconnected_has_no_share_in_rates() -> None:
 
 
 def test_steps_are_the_clusters_that_are_started() -> None:
-    assert compare.QUICK.steps == 2 * 3 + 2
+    assert compare.QUICK.steps == 2 * 3 + 3
     assert compare_pysyncobj.QUICK.steps == 4
 
 
@@ -84,6 +85,18 @@ def test_daemons_and_clients_are_measured_and_leave_nothing(tmp_path: Path, hurr
             assert len(bench.turns_us(64, 10)) == 10
             assert bench.daemons.resident_bytes(1) > 1_000_000
             assert bench.daemons.cpu_s(1) > 0
+        for host in lab.hosts.values():
+            assert processes([host.namespace]) == []
+
+
+@needs_lab
+def test_programs_with_nodes_of_their_own_are_measured_and_leave_nothing(
+    tmp_path: Path, hurried: None
+) -> None:
+    with Lab("nodes", hosts=2) as lab:
+        with NodeBench(lab, tmp_path, Setup()) as bench:
+            assert bench.throughput(320, seconds=0.2).messages_per_s > 0
+            assert 0 < len(bench.latencies_us(64, rate=100, count=20)) <= 22
         for host in lab.hosts.values():
             assert processes([host.namespace]) == []
 
@@ -130,7 +143,8 @@ def test_bench_compare_corosync_in_latency_only(
     assert main(["bench", "compare", "corosync", "--latency", "--rounds", "1", "--json", str(file)]) == 0
     found = json.loads(file.read_text())
     assert found["throughput"] == []
-    assert {"corosync udpu -rt", "totempole, embedded"} < set(found["latency_us"])
+    ours = {f"totempole, {name}" for name in LATENCIES.values()}
+    assert set(found["latency_us"]) == {"corosync udpu -rt", *ours}
     assert "kill -9" not in capsys.readouterr().out
 
 
@@ -141,10 +155,10 @@ def test_bench_compare_corosync(tmp_path: Path, hurried: None, monkeypatch: pyte
     monkeypatch.setattr(compare, "variants", lambda sealed: [(corosync.Transport.UDP, False)])
     found = run_bench(["compare", "corosync"], tmp_path / "compare.json")
     (row,) = found["throughput"]
-    assert set(row["totempole"]) == {"agreed", "safe", "cut", "daemon agreed", "daemon safe"}
+    assert set(row["totempole"]) == set(VARIANTS)
     assert all(rate > 0 for rounds in row["totempole"].values() for rate in rounds)
-    assert {"totempole, embedded", "totempole, through daemon and client"} < set(found["latency_us"])
-    assert set(found["latency_us"]["totempole, through daemon and client"]) == {"50", "99", "99.9"}
+    for way in LATENCIES.values():
+        assert set(found["latency_us"][f"totempole, {way}"]) == {"50", "99", "99.9"}
 
 
 @needs_pysyncobj

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from idealgroups import IdealGroups
 from tracebuilder import TraceBuilder, undecided, violated
 
+from sweeps import examples
 from totempole.checkers import Liveness, Report, check
 from totempole.checkers.groups import GROUPS, NO_GROUPS
 from totempole.trace.schema import Row
@@ -23,7 +24,7 @@ def judged(run: IdealGroups, rows: list[Row]) -> Report:
 
 
 @given(seed=st.integers(0, 10**6), nodes=st.integers(2, 6))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_all_properties_hold(seed: int, nodes: int) -> None:
     run = IdealGroups(seed, nodes)
     report = judged(run, run.rows_of(changes=5, acts=12).rows)
@@ -31,7 +32,7 @@ def test_all_properties_hold(seed: int, nodes: int) -> None:
 
 
 @given(seed=st.integers(0, 10**6), data=st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_no_prefix_is_violated(seed: int, data: st.DataObject) -> None:
     rows = IdealGroups(seed, 4).rows_of(changes=4, acts=10).rows
     length = data.draw(st.integers(0, len(rows)))
@@ -39,7 +40,7 @@ def test_no_prefix_is_violated(seed: int, data: st.DataObject) -> None:
 
 
 @given(seed=st.integers(0, 10**6))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_rows_in_any_order_between_nodes(seed: int) -> None:
     run = IdealGroups(seed, 4)
     rows = run.rows_of(changes=4, acts=10).rows
@@ -86,7 +87,7 @@ def _cut_short(rows: list[Row], index: int) -> list[Row]:
 
 @pytest.mark.parametrize("damage", [_lost, _again, _cut_short])
 @given(seed=st.integers(0, 10**6), data=st.data())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_a_damaged_delivery_is_noticed(
     damage: Callable[[list[Row], int], list[Row]], seed: int, data: st.DataObject
 ) -> None:
@@ -121,7 +122,7 @@ def _told(row: Row) -> tuple[str, str, int, str]:
 
 
 @given(seed=st.integers(0, 10**6), data=st.data())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_swapped_events_are_noticed(seed: int, data: st.DataObject) -> None:
     rows = IdealGroups(seed, 3).rows_of(changes=3, acts=12).rows
     processes = sorted({row.process for row in rows if row.kind == "group_deliver"})
@@ -153,4 +154,4 @@ def test_a_run_without_groups_has_nothing_to_judge() -> None:
     with_groups = GroupBuilder()
     with_groups.ring(1)
     with_groups.connect(1)
-    assert not any(verdict.note for verdict in check(with_groups.rows).verdicts)
+    assert not any(verdict.note == NO_GROUPS for verdict in check(with_groups.rows).verdicts)

@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 from idealrun import IdealRun
 from tracebuilder import undecided, violated
 
+from sweeps import examples
 from totempole.checkers import Liveness, check
 
 
 @given(seed=st.integers(0, 10**6), nodes=st.integers(2, 7))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_all_properties_hold(seed: int, nodes: int) -> None:
     run = IdealRun(seed, nodes)
     trace = run.rows_of(changes=6, messages=5)
@@ -22,7 +23,7 @@ def test_all_properties_hold(seed: int, nodes: int) -> None:
 
 
 @given(seed=st.integers(0, 10**6), data=st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_no_prefix_is_violated(seed: int, data: st.DataObject) -> None:
     rows = IdealRun(seed, 5).rows_of(changes=4, messages=4).rows
     length = data.draw(st.integers(0, len(rows)))
@@ -30,7 +31,7 @@ def test_no_prefix_is_violated(seed: int, data: st.DataObject) -> None:
 
 
 @given(seed=st.integers(0, 10**6), data=st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_a_lost_delivery_is_noticed(seed: int, data: st.DataObject) -> None:
     rows = IdealRun(seed, 5).rows_of(changes=4, messages=4).rows
     deliveries = [index for index, row in enumerate(rows) if row.kind == "deliver"]
@@ -44,7 +45,7 @@ def test_a_lost_delivery_is_noticed(seed: int, data: st.DataObject) -> None:
 
 
 @given(seed=st.integers(0, 10**6), data=st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_swapped_deliveries_are_noticed(seed: int, data: st.DataObject) -> None:
     rows = IdealRun(seed, 4).rows_of(changes=4, messages=6).rows
     node = data.draw(st.integers(1, 4))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from functools import cache
 from random import Random
 
 import grouptests
 import pytest
+import test_broken_logs
 import test_broken_networks
 import test_broken_promises
 import test_broken_traces
@@ -17,9 +18,11 @@ import test_group_views
 from goodtraces import figure_4_15, figure_4_16
 from idealgroups import IdealGroups
 from idealrun import IdealRun
+from loggroups import World
 from test_broken_traces import ring
 
 from handbroken import Runs, runs_of
+from sweeps import examples
 from totempole.checkers import LAYERS, PROPERTIES, Outcome, Property, Scope, Verdict
 from totempole.checkers.parts import judge_in_parts, merged, split
 from totempole.checkers.property import Indices, Layer
@@ -31,14 +34,15 @@ from totempole.sim.script_runner import run, terms_of
 from totempole.trace.schema import Row
 
 PARTS = 5
+LOGS = 8
 LOST = 40
 """Rows taken out of the random runs, one at a time."""
 
 
-@lru_cache
+@cache
 def runs() -> Runs:
     found: dict[str, tuple[Sequence[Row], Terms]] = {}
-    for module in (test_broken_traces, test_broken_promises, test_broken_networks):
+    for module in (test_broken_traces, test_broken_promises, test_broken_networks, test_broken_logs):
         found |= runs_of(module)
     for module in (test_group_views, test_group_messages, test_group_settling):
         found |= _of_groups(module)
@@ -49,6 +53,7 @@ def runs() -> Runs:
         found[kind] = outcome.rows, terms_of(outcome)
         found[f"{kind}, a node missing"] = [row for row in outcome.rows if row.node != 1], Terms()
     found |= dict(_with_losses())
+    found |= dict(_of_logs())
     return found
 
 
@@ -65,7 +70,7 @@ def _of_groups(module: object) -> Runs:
 
 def _with_losses() -> Iterator[tuple[str, tuple[list[Row], Terms]]]:
     chance = Random(7)
-    for seed in range(LOST):
+    for seed in range(examples(LOST)):
         if seed % 2:
             rows = list(IdealRun(seed, 4).rows_of(changes=3, messages=20).rows)
         else:
@@ -73,6 +78,32 @@ def _with_losses() -> Iterator[tuple[str, tuple[list[Row], Terms]]]:
         for _ in range(3):
             del rows[chance.randrange(len(rows))]
         yield f"losses {seed}", (rows, Terms(complete=seed % 3 > 0))
+
+
+def _of_logs() -> Iterator[tuple[str, tuple[list[Row], Terms]]]:
+    """Real replicas; then some of their rows are missing."""
+    chance = Random(11)
+    for seed in range(LOGS):
+        world = World(seed, 3)
+        world.random_run(changes=6, appends=6)
+        rows = world.rows
+        for _ in range(seed % 4):
+            del rows[chance.randrange(len(rows))]
+        yield f"log {seed}", (rows, Terms(complete=seed % 3 > 0))
+
+
+@cache
+def whole_of(name: str) -> Indices:
+    """As `check` has them: one index for all properties of a layer."""
+    return Indices(list(runs()[name][0]))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _forgotten() -> Iterator[None]:
+    """Else the collector would look through them for the rest of the test run."""
+    yield
+    runs.cache_clear()
+    whole_of.cache_clear()
 
 
 def alike(verdict: Verdict) -> tuple[Outcome, int, str, frozenset[Violation]]:
@@ -88,7 +119,7 @@ def cases() -> list[tuple[Layer[object], Property[object]]]:
 def test_parts_say_what_the_whole_says(layer: Layer[object], item: Property[object]) -> None:
     outcomes = set()
     for name, (rows, terms) in runs().items():
-        whole = layer.judge(item, Indices(list(rows)), terms)
+        whole = layer.judge(item, whole_of(name), terms)
         in_parts = judge_in_parts(rows, layer, item, terms, PARTS)
         assert alike(in_parts) == alike(whole), f"{name}: {whole} / {in_parts}"
         outcomes.add(whole.outcome)

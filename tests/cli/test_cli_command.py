@@ -24,7 +24,7 @@ def test_every_command_that_judges_takes_json_and_quick(
 ) -> None:
     assert main([*verb, "--help"]) == 0
     text = capsys.readouterr().out
-    assert "--json FILE" in text
+    assert "--json [FILE]" in text
     assert "--quick" in text
 
 

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from totempole.cli import demo, main
+from totempole.cli import demo, demo_nodes, main
 from totempole.errors import ConfigurationError
 
 
+@pytest.mark.search
 def test_the_demo(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -43,3 +44,15 @@ def test_the_demo_removes_only_what_is_its_own(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="there is something else"):
         demo._empty(tmp_path)
     assert (tmp_path / "thesis.tex").exists()
+
+
+@pytest.mark.nodes
+def test_without_root_the_processes_part_their_network_themselves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(demo_nodes, "missing", lambda: "network namespaces need root")
+    played = demo_nodes.play(0.2, tmp_path)
+    assert played.no_namespaces
+    assert not played.report.violated
+    members = {row.members for row in played.rows if row.kind == "configuration"}
+    assert {(1, 2), (3, 4), (1, 2, 3, 4)} <= members

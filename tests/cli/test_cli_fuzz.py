@@ -85,6 +85,7 @@ def test_a_large_search_must_have_reached_everything(capsys: pytest.CaptureFixtu
     assert "Never reached: branch: promise given" in capsys.readouterr().out
 
 
+@pytest.mark.search
 def test_a_run_with_two_nodes_of_one_number_is_drawn(capsys: pytest.CaptureFixture[str]) -> None:
     """Without the rows of that number: they are of two nodes, and no one story. The rest holds."""
     assert main(["fuzz", "--seed", "1385"]) == 0
@@ -107,6 +108,7 @@ def test_one_seed_is_replayed(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().out == f"1 {data['trace_digest']}\n"
 
 
+@pytest.mark.search
 def test_a_broken_protocol_is_caught_and_shrunk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

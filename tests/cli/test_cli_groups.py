@@ -20,6 +20,7 @@ from totempole.cli.event_text import as_json, as_remark, shown
 from totempole.cli.output import Screen
 from totempole.client.events import Gap, Reconnected, Safe, State, View
 from totempole.errors import TotemError
+from totempole.session import Groups
 from totempole.types import NO_RING, OrderKey, Place, ProcessId, RingId
 
 TOTEM = (sys.executable, "-m", "totempole")
@@ -77,6 +78,19 @@ def test_what_is_sent_is_heard_in_one_order(ring: Cluster, stack: ExitStack, tmp
     assert {tuple(words[0].split(",")) for words in heard} == {("red",), ("red", "blue"), ("blue",)}
 
 
+def test_a_group_without_members_is_remarked(ring: Cluster, stack: ExitStack, tmp_path: Path) -> None:
+    hearer = listener(stack, tmp_path, ring[2], "inhabited", "--count", "2")
+    sent = send(ring[1], "inhabited,empty", "hello")
+    assert sent.returncode == 0
+    assert sent.stderr.decode().splitlines() == [
+        "# group empty has no members: nobody receives what is sent to it"
+    ]
+    sent = send(ring[1], "inhabited", text=b"again\n")
+    assert (sent.returncode, sent.stderr) == (0, b"")
+    assert hearer.end() == 0
+
+
+@pytest.mark.nodes
 def test_lines_are_sent_as_they_come(ring: Cluster, stack: ExitStack, tmp_path: Path) -> None:
     hearing = listener(stack, tmp_path, ring[1], "tail")
     typing = start(stack, tmp_path, "send", "tail", "--socket", str(ring[2].socket))
@@ -88,6 +102,7 @@ def test_lines_are_sent_as_they_come(ring: Cluster, stack: ExitStack, tmp_path: 
     assert hearing.err.splitlines()[-1] == "# 3 messages"
 
 
+@pytest.mark.nodes
 def test_a_file_is_one_message_and_comes_out_as_it_was(
     ring: Cluster, stack: ExitStack, tmp_path: Path
 ) -> None:
@@ -99,6 +114,7 @@ def test_a_file_is_one_message_and_comes_out_as_it_was(
     assert hearing.out_file.read_bytes() == picture.read_bytes()
 
 
+@pytest.mark.nodes
 def test_a_file_of_lines_can_be_the_input(ring: Cluster, stack: ExitStack, tmp_path: Path) -> None:
     file = tmp_path / "lines"
     file.write_text("a\nb\n")
@@ -110,6 +126,7 @@ def test_a_file_of_lines_can_be_the_input(ring: Cluster, stack: ExitStack, tmp_p
     assert hearing.out == "a\nb\n"
 
 
+@pytest.mark.nodes
 def test_json_has_an_object_for_each_message_and_view(
     ring: Cluster, stack: ExitStack, tmp_path: Path
 ) -> None:
@@ -127,6 +144,7 @@ def test_json_has_an_object_for_each_message_and_view(
     assert (binary["base64"], binary["number"]) == ("/w==", text["number"] + 1)
 
 
+@pytest.mark.nodes
 def test_views_can_stand_between_the_messages(ring: Cluster, stack: ExitStack, tmp_path: Path) -> None:
     hearing = listener(stack, tmp_path, ring[1], "v", "--views")
     other = listener(stack, tmp_path, ring[2], "v", "--count", "1", "--views")
@@ -138,6 +156,7 @@ def test_views_can_stand_between_the_messages(ring: Cluster, stack: ExitStack, t
     assert hearing.end(signal.SIGTERM) == 0
 
 
+@pytest.mark.nodes
 def test_whoever_stops_reading_ends_it_quietly(ring: Cluster, tmp_path: Path) -> None:
     argv = [*TOTEM, "listen", "pipe", "--socket", str(ring[1].socket), "--views"]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as hearing:
@@ -149,6 +168,7 @@ def test_whoever_stops_reading_ends_it_quietly(ring: Cluster, tmp_path: Path) ->
         assert hearing.stderr.read() == b""
 
 
+@pytest.mark.nodes
 def test_the_table_of_groups(
     ring: Cluster, stack: ExitStack, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -169,6 +189,7 @@ def test_the_table_of_groups(
         assert f"here         2  {found['here'][0]} {found['here'][1]}" in text
 
 
+@pytest.mark.nodes
 def test_both_survive_the_daemon(stack: ExitStack, tmp_path: Path) -> None:
     with cluster(1, tmp_path) as ring:
         hearing = listener(stack, tmp_path, ring[1], "g")
@@ -225,9 +246,9 @@ def test_a_daemon_that_is_not_there(verb: list[str], capsys: pytest.CaptureFixtu
 
 
 def test_watching_goes_on_until_interrupted(capsys: pytest.CaptureFixture[str]) -> None:
-    answers = [TotemError("nobody answers"), {}, {"orders": (ANN, BOB)}]
+    answers = [TotemError("nobody answers"), Groups({}), Groups({"orders": (ANN, BOB)})]
 
-    def ask() -> dict[str, tuple[ProcessId, ...]]:
+    def ask() -> Groups:
         answer = answers.pop(0)
         if isinstance(answer, TotemError):
             raise answer

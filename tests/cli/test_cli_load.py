@@ -38,6 +38,7 @@ def run(ring: Cluster, file: Path, *arguments: str) -> Any:
     return json.loads(file.read_text())
 
 
+@pytest.mark.nodes
 def test_a_number_of_messages_of_clients_at_two_daemons(
     ring: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -54,6 +55,7 @@ def test_a_number_of_messages_of_clients_at_two_daemons(
     assert text.endswith("holds: all that was accepted was delivered exactly once, in order\n")
 
 
+@pytest.mark.nodes
 def test_as_many_as_the_ring_takes_in_sizes_and_services(ring: Cluster, tmp_path: Path) -> None:
     """Sizes from less than a datagram to more than a packet of the ring."""
     mix = ("--size", "40..2000:50,500000:1", "--service", "agreed:3,safe:1")
@@ -62,6 +64,7 @@ def test_as_many_as_the_ring_takes_in_sizes_and_services(ring: Cluster, tmp_path
     assert data["total"]["accepted"] == data["total"]["delivered"] > 50
 
 
+@pytest.mark.nodes
 def test_what_others_send_to_the_group_is_no_fault(ring: Cluster, tmp_path: Path) -> None:
     here = ("--config", str(ring[1].file))
     argv = [*TOTEM, "load", "shared", "--rate", "200", "--seconds", "60", *here]
@@ -77,6 +80,7 @@ def test_what_others_send_to_the_group_is_no_fault(ring: Cluster, tmp_path: Path
     assert "holds" in loading.out
 
 
+@pytest.mark.nodes
 def test_an_end_by_a_signal_is_an_end_with_a_summary(ring: Cluster, tmp_path: Path) -> None:
     argv = [*TOTEM, "load", "--saturate", "--seconds", "600", *sockets(ring), "--json", "-"]
     with Program(argv, tmp_path) as loading:
@@ -87,6 +91,7 @@ def test_an_end_by_a_signal_is_an_end_with_a_summary(ring: Cluster, tmp_path: Pa
     assert data["total"]["accepted"] == data["total"]["delivered"] > 0
 
 
+@pytest.mark.nodes
 def test_messages_that_die_with_a_daemon_are_named(tmp_path: Path) -> None:
     with cluster(2, tmp_path) as ring:
         argv = [*TOTEM, "load", "--rate", "500", "--seconds", "600", "--drain", "1", *sockets(ring)]
@@ -100,6 +105,7 @@ def test_messages_that_die_with_a_daemon_are_named(tmp_path: Path) -> None:
     assert loading.out.endswith("FAILS\n")
 
 
+@pytest.mark.nodes
 def test_quick_shows_the_summary_only(ring: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["load", "--quick", "--count", "20", *sockets(ring)]) == 0
     lines = capsys.readouterr().out.splitlines()

@@ -73,3 +73,10 @@ def test_help_tells_every_verb_of_the_table() -> None:
     )
     text = " ".join(done.stdout.split())
     assert all(f" {verb.name} {verb.summary}" in text for verb in VERBS)
+
+
+@pytest.mark.parametrize("module", ["totempole.cli.dev", "totempole.testing", "totempole.lab.local_cluster"])
+def test_a_cluster_on_this_machine_needs_no_extra(module: str) -> None:
+    """`pip install totempole` is enough for `totem dev` and for tests of one's own program."""
+    program = f"import sys; sys.modules['pyarrow'] = sys.modules['numpy'] = None; import {module}"
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True).returncode == 0

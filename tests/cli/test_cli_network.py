@@ -23,6 +23,8 @@ from totempole.runtime.control import Request as ControlRequest
 from totempole.runtime.control import ask_node
 from totempole.runtime.status import StatusError, read_status
 
+pytestmark = pytest.mark.nodes
+
 
 def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as probe:

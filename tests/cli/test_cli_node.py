@@ -12,16 +12,21 @@ import subprocess
 import sys
 import threading
 import time
+import tomllib
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from certificates import Authority
+from daemons import wait_until
 from status_document import healthy
 from totempole.cli import main
 from totempole.cli import status as status_command
 from totempole.cli.output import Screen
+from totempole.log.segments import Header
 from totempole.runtime import daemon, keyring, logs
 from totempole.runtime.config import NetworkConfig, NodeConfig, SecurityConfig
 from totempole.runtime.status import SOCKET_NAME, StatusError, StatusServer, read_status
@@ -85,9 +90,72 @@ def test_the_effective_settings(file: Path, capsys: pytest.CaptureFixture[str]) 
     assert NodeConfig.load(file).processor == 9
 
 
+def test_a_short_file_is_six_lines_and_runs_as_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = {}
+    port = free_port()
+    for number in (1, 2):
+        words = ["--set", f"processor={number}", "--set", f"network.address=127.0.0.{number}"]
+        assert main(["node", "--print-config", "--short", *words, "--set", f"network.port={port}"]) == 0
+        files[number] = tmp_path / f"node-{number}.toml"
+        files[number].write_text(capsys.readouterr().out)
+    assert files[2].read_text().splitlines() == [
+        "processor = 2",
+        'directory = "node-2"',
+        "[network]",
+        'address = "127.0.0.2"',
+        f"port = {port}",
+        "[security]",
+        "unsealed = true",
+    ]
+    argv = [sys.executable, "-m", "totempole", "node", "--config"]
+    with ExitStack() as stack:
+        for file in files.values():
+            running = subprocess.Popen([*argv, str(file)], stderr=subprocess.DEVNULL)
+            stack.callback(running.wait)
+            stack.callback(running.kill)
+        wait_until(lambda: ring_of(tmp_path / "node-1") == ring_of(tmp_path / "node-2") == [1, 2])
+
+
+def ring_of(directory: Path) -> list[int]:
+    try:
+        return list(read_status(directory)["members"])
+    except StatusError:
+        return []
+
+
+def test_the_shortest_file(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["node", "--print-config", "--short"]) == 0
+    text = capsys.readouterr().out
+    assert len(text.splitlines()) == 6
+    assert tomllib.loads(text) == {
+        "processor": 1,
+        "directory": "node-1",
+        "network": {"address": "127.0.0.1"},
+        "security": {"unsealed": True},
+    }
+
+
+def test_a_short_file_of_given_settings_has_what_differs(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--set", "expected=3", "--set", "logging.level=debug"]
+    assert main(["node", "--config", str(file), *words, "--print-config", "--short"]) == 0
+    text = capsys.readouterr().out
+    assert "expected = 3\n" in text
+    assert text.endswith('[logging]\nlevel = "debug"\n')
+    again = file.with_name("again.toml")
+    again.write_text(text)
+    assert NodeConfig.load(again) == NodeConfig.load(
+        file, ["expected=3", "logging.level=debug"], places=False
+    )
+
+
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
+        (["node", "--short"], "totem: node: --short goes with --print-config"),
         (["node"], "totem: node: --config FILE is missing"),
         (["node", "--config", "/no/such.toml"], "totem: /no/such.toml: no such file"),
         (["status", "--directory", "/no/such"], "totem: /no/such/status.sock: no such socket: no node runs"),
@@ -118,6 +186,23 @@ def test_a_check_says_what_would_be_opened(
     assert not (tmp_path / "state").exists()
 
 
+def test_a_check_looks_at_the_log(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["node", "--config", str(file), "--check"]
+    assert main(words) == 0
+    assert "log off" in " ".join(capsys.readouterr().out.split())
+    file.write_text(file.read_text() + "[log]\nenabled = true\nreplicas = [1, 2, 3]\n")
+    assert main(words) == 0
+    assert "empty; replicas: 1, 2, 3" in " ".join(capsys.readouterr().out.split())
+    directory = tmp_path / "state" / "log"
+    directory.mkdir(parents=True)
+    header = Header(7, 1, 5, 6, 1, 1, 0, 0, 0, 0)
+    (directory / "000000000001.segment").write_bytes(header.pack())
+    assert main(words) == 2
+    text = " ".join(capsys.readouterr().out.split())
+    assert "holds the log of processor = 7" in text
+    assert "Not ready to run." in text
+
+
 def test_a_check_reads_the_keys(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     keyring.create(tmp_path / "totem.key")
     file.write_text(file.read_text().replace("unsealed = true", 'key_file = "totem.key"'))
@@ -134,7 +219,7 @@ def test_a_check_names_what_stands_against_it(file: Path, tmp_path: Path) -> Non
     out = tmp_path / "check.json"
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
         taken.bind(("127.0.0.1", port + 1))
-        assert main(["node", "--config", str(file), "--check", "--json", str(out)]) == 1
+        assert main(["node", "--config", str(file), "--check", "--json", str(out)]) == 2
     found = json.loads(out.read_text())
     problems = {row["what"]: row["problem"] for row in found["findings"] if row["problem"]}
     assert found["holds"] is False
@@ -161,8 +246,10 @@ TLS = 'tls_certificate = "no.pem"\ntls_key = "no.pem"\ntls_authorities = "no.pem
     [
         ('users = ["nobody-such"]', 'users = ["nobody-such"]: this host knows no such user'),
         (f'listen = "127.0.0.1:5410"\n{TLS}', "No such file or directory; give a certificate and its key"),
+        ('socket = "node.toml"', "node.toml: it is there and is no socket; remove it, or choose another"),
+        ('socket = "no/such.sock"', "No such file or directory; choose another with the setting socket"),
     ],
-    ids=["users", "tls"],
+    ids=["users", "tls", "socket", "directory of the socket"],
 )
 def test_clients_that_could_never_be_let_in_are_found_before_the_ring_is_joined(
     clients: str, problem: str, file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -170,12 +257,72 @@ def test_clients_that_could_never_be_let_in_are_found_before_the_ring_is_joined(
     """Otherwise the node joins, finds out, stops, and is started again by its supervisor, for ever."""
     file.write_text(f"{file.read_text()}[clients]\n{clients}\n")
     out = tmp_path / "check.json"
-    assert main(["node", "--config", str(file), "--check", "--json", str(out)]) == 1
+    assert main(["node", "--config", str(file), "--check", "--json", str(out)]) == 2
     problems = {row["what"]: row["problem"] for row in json.loads(out.read_text())["findings"]}
     assert problem in problems["clients"]
     capsys.readouterr()
     assert main(["node", "--config", str(file)]) == 2
-    assert problem in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert problem in said
+    assert "configuration" not in said  # of a ring
+
+
+def test_ports_that_are_taken_are_found_before_the_ring_is_joined(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    authority = Authority(tmp_path)
+    certificate, key = authority.issue("daemon")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        place = f"127.0.0.1:{taken.getsockname()[1]}"
+        settings = file.read_text()
+        clients = (
+            f'[clients]\nlisten = "{{listen}}"\ntls_certificate = "{certificate}"\ntls_key = "{key}"\n'
+            f'tls_authorities = "{authority.path}"\n'
+        )
+        metrics = f"[metrics]\nport = {taken.getsockname()[1]}\n"
+        log = f'[log]\nenabled = true\nlisten = "{place}"\n'
+        for what, more, stops in (
+            ("clients", clients.format(listen=place), True),
+            ("metrics", metrics, True),
+            ("log", clients.format(listen="127.0.0.1:0") + log, False),
+        ):
+            file.write_text(settings + more)
+            out = tmp_path / "check.json"
+            assert main(["node", "--config", str(file), "--check", "--json", str(out)]) == 2
+            problems = {row["what"]: row["problem"] for row in json.loads(out.read_text())["findings"]}
+            assert [name for name, text in problems.items() if "Address already in use" in text] == [what]
+            capsys.readouterr()
+            if stops:  # without its log service a node goes on, and tries again
+                assert main(["node", "--config", str(file)]) == 2
+                said = capsys.readouterr().err
+                assert "Address already in use" in said
+                assert "configuration" not in said
+
+
+@pytest.mark.parametrize(
+    ("section", "what"),
+    [
+        ('[log]\nenabled = true\ndirectory = "node.toml/log"', "log"),
+        ('[trace]\nlevel = "delivery"\ndirectory = "node.toml/trace"', "trace"),
+    ],
+    ids=["log", "trace"],
+)
+def test_directories_that_cannot_be_made_are_found(
+    section: str, what: str, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file.write_text(f"{file.read_text()}{section}\n")
+    assert main(["node", "--config", str(file), "--check"]) == 2
+    text = " ".join(capsys.readouterr().out.split())
+    assert f"node.toml/{what}" in text.replace(" ", "")
+    assert "is a file: name a directory" in text
+
+
+def test_a_check_ends_as_the_node_would(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An address that is not there yet may come: both say 3, on which a supervisor tries again."""
+    words = ["node", "--config", str(file), "--set", "network.address=198.51.100.7"]
+    assert main([*words, "--check"]) == 3
+    assert main(words) == 3
+    assert "no interface of this host has it" in capsys.readouterr().err
 
 
 def test_a_check_leaves_a_running_nodes_sockets_alone(
@@ -248,6 +395,47 @@ def test_the_document_as_it_is(
     assert json.loads(capsys.readouterr().out) == healthy()
 
 
+def with_expected(present: int, count: int = 3) -> dict[str, Any]:
+    absent = [
+        {"processor": 3, "address": "10.0.0.3:5400", "met": False},
+        {"processor": 2, "address": "", "met": True},
+    ]
+    expected = {"count": count, "processors": [1, 2, 3], "present": present, "missing": count - present}
+    members = [1, 2, 3][:present]
+    return healthy() | {
+        "members": members,
+        "expected": expected | {"absent": absent[: 3 - present], "for_s": 61},
+    }
+
+
+@pytest.mark.parametrize(("present", "codes"), [(3, [0, 0, 0]), (2, [3, 0, 0]), (1, [3, 3, 0])])
+def test_the_exit_code_tells_one_of_three_from_three_of_three(
+    present: int, codes: list[int], served: Callable[[dict[str, Any]], Path]
+) -> None:
+    words = ["status", "--directory", str(served(with_expected(present)))]
+    assert main(words) == codes[0]
+    assert [main([*words, "--need", need]) for need in ("all", "majority", "one")] == codes
+
+
+def test_a_ring_that_is_being_formed_is_not_enough_for_anybody(
+    served: Callable[[dict[str, Any]], Path],
+) -> None:
+    words = ["status", "--directory", str(served(with_expected(3) | {"state": "gather"}))]
+    assert [main([*words, "--need", need]) for need in ("all", "majority", "one")] == [1, 1, 1]
+
+
+def test_the_page_names_who_is_missing(
+    served: Callable[[dict[str, Any]], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["status", "--directory", str(served(with_expected(1)))])
+    text = " ".join(capsys.readouterr().out.split())
+    assert "members 1; 1 of 3 expected" in text
+    assert (
+        "! 2 of 3 expected members are missing, for 1 min 1 s: 3 at 10.0.0.3:5400, never met; 2 at an "
+        "unknown address" in text
+    )
+
+
 def test_the_settings_name_the_directory(
     file: Path, tmp_path: Path, served: Callable[[dict[str, Any]], Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -279,7 +467,7 @@ def test_watching_pauses_as_long_as_it_is_told(monkeypatch: pytest.MonkeyPatch) 
     """SRP_DEBUG_TIMEOUT of appendix A: seconds between status printouts."""
     paused: list[float] = []
 
-    def watch(*_: Any, every_s: float) -> int:
+    def watch(*_: Any, every_s: float, need: str) -> int:
         paused.append(every_s)
         return 0
 
@@ -317,9 +505,11 @@ class Waiting:
         os.kill(os.getpid(), signal.SIGTERM)
 
     def snapshot(self) -> dict[str, Any]:
-        return healthy()
+        return healthy() | {"expected": {"count": 4, "present": 3}}
 
     network_requests = None
+    log_requests = None
+    packet_filter = None
 
 
 @pytest.fixture
@@ -337,7 +527,7 @@ def test_signals_reach_the_service_and_all_is_put_back(config: NodeConfig) -> No
     threads = threading.active_count()
 
     def start() -> None:
-        assert read_status(config.directory) == healthy()
+        assert read_status(config.directory) == service.snapshot()
         os.kill(os.getpid(), signal.SIGHUP)
 
     service = Waiting(start)
@@ -353,6 +543,28 @@ def test_signals_reach_the_service_and_all_is_put_back(config: NodeConfig) -> No
     assert signal.set_wakeup_fd(-1) == -1
     assert threading.active_count() == threads
     assert not (config.directory / SOCKET_NAME).exists()
+
+
+def test_a_signal_that_comes_while_handlers_are_set_is_not_lost(
+    config: NodeConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node that was told to stop in its first moment ran on, and its supervisor waited for it."""
+    real, fired = signal.signal, []
+
+    def set_and_raise(number: int, handler: Any) -> Any:
+        old = real(number, handler)
+        if number == signal.SIGTERM and not fired:
+            fired.append(number)
+            signal.raise_signal(number)
+        return old
+
+    told = threading.Event()
+    service = Waiting(lambda: None)
+    monkeypatch.setattr(service, "stop", told.set)
+    monkeypatch.setattr(signal, "signal", set_and_raise)
+    with daemon.taking_signals(service, LOGGER):
+        assert told.wait(5)
+    assert fired
 
 
 @pytest.mark.parametrize("abstract", [False, True])
@@ -372,7 +584,8 @@ def test_systemd_is_told(
 
         assert daemon.run_daemon(Waiting(start), config) == 0
         told.append(listener.recv(1000))
-    assert told == [b"STATUS=ring 12@1, members 1, 2, 3", b"READY=1", b"STOPPING=1"]
+    line = b"STATUS=ring 12@1, members 1, 2, 3; 3 of 4 expected"
+    assert told == [line, b"READY=1", b"STOPPING=1"]
 
 
 @pytest.mark.parametrize("address", ["", "relative", "/no/such/socket"])
@@ -451,6 +664,7 @@ def test_a_node_runs_tells_reloads_and_leaves(
     assert "no node runs in this directory" in capsys.readouterr().err
 
 
+@pytest.mark.nodes
 def test_a_second_node_in_the_same_directory_is_refused(node: Node, file: Path) -> None:
     node.wait_for(node.is_operational)
     command = [sys.executable, "-m", "totempole", "node", "--config", str(file)]
@@ -460,6 +674,7 @@ def test_a_second_node_in_the_same_directory_is_refused(node: Node, file: Path) 
     assert node.is_operational()
 
 
+@pytest.mark.nodes
 def test_a_killed_node_leaves_a_socket_that_says_so(
     node: Node, file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -37,6 +37,7 @@ LIMITS = Limits(
     groups_per_message_max=16,
     groups_per_process_max=1_000,
     batch_bytes=60_000,
+    append_bytes_max=100_000,
 )
 CREDIT = 262_144
 

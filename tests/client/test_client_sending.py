@@ -92,7 +92,7 @@ def test_what_credit_has_not_come_back_for_is_unacknowledged() -> None:
     assert sending.unacknowledged == 3
     sending.credited(CREDIT + first)
     assert sending.unacknowledged == 1
-    assert sending.lost() == 1
+    assert sending.lost("cut") == 1
     assert sending.unacknowledged == 0
 
 
@@ -101,7 +101,7 @@ def test_an_own_message_that_came_back_acknowledges_all_before_it() -> None:
     for _ in range(3):
         sending.offer_run(G, Run([b"1", b"2"]))
         sending.close_batch()
-    sending.delivered(4)
+    sending.delivered(4, place(1), None)
     assert sending.unacknowledged == 2
 
 

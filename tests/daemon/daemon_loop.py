@@ -16,8 +16,22 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from totempole.core import effects
-from totempole.core.effects import CancelTimer, SetTimer, Tell, Write
-from totempole.core.inputs import Arrived, Expired, Input, Start, Written
+from totempole.core.effects import Append, CancelTimer, SetTimer, Tell, Write
+from totempole.core.inputs import Appended, Arrived, Expired, Input, Start, Written
+from totempole.corel.commands import OpenLog
+from totempole.corel.config import LogConfig
+from totempole.corel.events import (
+    Accepted,
+    BarrierPassed,
+    Durable,
+    Fenced,
+    GreenEnded,
+    GreenLine,
+    GreenRuns,
+    Lost,
+    Placed,
+    Unknown,
+)
 from totempole.daemon.config import ClientsConfig
 from totempole.daemon.service import ClientService
 from totempole.groups import Batch, GroupConfig, GroupLayer, pack
@@ -39,6 +53,7 @@ from totempole.session import (
 )
 from totempole.session.codec import FrameReader, decode, encode
 from totempole.stack import StackSpec, build
+from totempole.structured_log import fields_of, name_of
 from totempole.types import Payload, Service
 
 LIMIT_S = 60.0
@@ -50,10 +65,14 @@ T = TypeVar("T")
 class Loop:
     """The host: what a driver is to its service, without network and disk."""
 
-    def __init__(self, groups: GroupConfig) -> None:
-        self._stack = build(StackSpec(1, groups=groups), {})
+    def __init__(self, groups: GroupConfig, log: LogConfig | None = None) -> None:
+        self._stack = build(StackSpec(1, groups=groups, log=log), {})
         assert self._stack.groups is not None
         self.layer: GroupLayer = self._stack.groups
+        self.replica = self._stack.replica
+        self.disk_works = True
+        """Whether what is appended to the log becomes durable."""
+        self._unwritten: deque[int] = deque()
         self.service: ClientService | None = None
         self.failure: BaseException | None = None
         self.network_status: tuple[NetworkStatus, ...] = ()
@@ -75,19 +94,28 @@ class Loop:
     def now_us(self) -> int:
         return time.monotonic_ns() // 1000 + self.skew_us
 
+    def wall_us(self) -> int:
+        return time.time_ns() // 1000
+
     def feed(self, given: Input) -> None:
         assert not self._applying, "an effect was answered with an input before the effects behind it"
         effects = self._stack.feed(self.now_us(), given)
-        persisted = []
+        persisted: list[Input] = []
         self._applying = True
         for effect in effects:
             if isinstance(effect, Write):
-                persisted.append(effect.ticket)
+                persisted.append(Written(effect.ticket))
+            elif isinstance(effect, Append):
+                self._unwritten.append(effect.ticket)
             else:
                 self._apply(effect)
         self._applying = False
-        for ticket in persisted:
-            self.feed(Written(ticket))
+        for answer in persisted:
+            self.feed(answer)
+
+    def _sync(self) -> None:
+        while self._unwritten and self.disk_works:
+            self.feed(Appended(self._unwritten.popleft()))
 
     def _apply(self, effect: Any) -> None:
         match effect:
@@ -100,6 +128,20 @@ class Loop:
             case Tell(event=ToProcesses() | Taken() as event):
                 assert self.service is not None
                 self.service.grouped(event)
+            case Tell(
+                event=Accepted()
+                | Durable()
+                | Placed()
+                | Fenced()
+                | Lost()
+                | Unknown()
+                | BarrierPassed() as answer
+            ):
+                assert self.service is not None
+                self.service.log_answered(answer)
+            case Tell(event=GreenLine() | GreenRuns() | GreenEnded() as told):
+                assert self.service is not None
+                self.service.log_told(told)
 
     def watch(self, descriptor: int, on_ready: Callable[[int], None], events: int = select.EPOLLIN) -> None:
         assert descriptor not in self._watched
@@ -126,6 +168,8 @@ class Loop:
     def start(self) -> None:
         self._thread.start()
         self.ask(lambda: self.feed(Start()))
+        if self.replica is not None:
+            self.ask(lambda: self.feed(OpenLog(())))
 
     def stop(self) -> None:
         def halt() -> None:
@@ -165,6 +209,7 @@ class Loop:
         for _ in range(len(self._to_self)):
             send = self._to_self.popleft()
             self.feed(Arrived(0, send.channel, send.datagrams, 0, None))
+        self._sync()
         now = self.now_us()
         for timer, due_us in [item for item in self._timers.items() if item[1] <= now]:
             if self._timers.get(timer) == due_us:
@@ -180,7 +225,7 @@ class Loop:
                 self._watched[descriptor](mask)
 
     def _wait_s(self) -> float:
-        if self._to_self or self._calls:
+        if self._to_self or self._calls or (self._unwritten and self.disk_works):
             return 0.0
         due_us = min(self._timers.values(), default=0)
         return max(0.0, min((due_us - self.now_us() + 999) / 1_000_000, 0.05))
@@ -194,7 +239,7 @@ class Remembering(logging.Handler):
         self.events: list[tuple[str, dict[str, Any]]] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.events.append((record.getMessage(), getattr(record, "totempole_fields", {})))
+        self.events.append((name_of(record), fields_of(record)))
 
 
 class Daemon:
@@ -235,19 +280,30 @@ class Daemon:
 
 
 @contextmanager
-def daemon(path: Path, groups: GroupConfig | None = None, **settings: Any) -> Iterator[Daemon]:
+def daemon(
+    path: Path, groups: GroupConfig | None = None, log: LogConfig | None = None, **settings: Any
+) -> Iterator[Daemon]:
+    """With `log`, it keeps a replica whose disk is a promise."""
     groups = groups or GroupConfig()
     config = ClientsConfig(socket=path / "clients.sock", **settings)
-    logger, log = logging.Logger("test"), Remembering()
-    logger.addHandler(log)
-    loop = Loop(groups)
-    service = ClientService(config, groups, logger, processor=1, cluster_id=4, packet_bytes_max=60_000)
+    logger, lines = logging.Logger("test"), Remembering()
+    logger.addHandler(lines)
+    loop = Loop(groups, log)
+    service = ClientService(
+        config,
+        groups,
+        logger,
+        processor=1,
+        cluster_id=4,
+        packet_bytes_max=60_000,
+        has_log=log is not None,
+    )
     loop.service = service
     loop.start()
     try:
         loop.ask(lambda: service.attach(loop))
         loop.ask(service.open)
-        yield Daemon(loop, service, log, path / "clients.sock")
+        yield Daemon(loop, service, lines, path / "clients.sock")
     finally:
         if loop.failure is None:
             loop.ask(service.close)

@@ -14,49 +14,70 @@ from hypothesis import strategies as st
 from totempole.errors import CodecError
 from totempole.groups import pack
 from totempole.groups.events import BecameSafe, GroupMessages, GroupView, StateAsked, StateBegins, StateChunk
+from totempole.groups.packing import INFO_BYTES_MAX
 from totempole.session import (
     CLIENT_KINDS,
     DAEMON_KINDS,
     FRAME_BYTES_MAX,
     HEAD,
+    Append,
+    AskBarrier,
     AskGroups,
     AskNetworks,
+    BarrierPassed,
     Bye,
     Credit,
     Done,
     Ended,
+    FindRun,
+    FollowEnd,
+    FollowEnded,
+    Following,
+    FollowLog,
     Gap,
     GroupTable,
     Hello,
+    HoldLog,
     Join,
     Kind,
     Large,
     Leave,
     Limits,
+    LogRuns,
     NetworkNews,
     NetworkStatus,
     NetworkTable,
     Part,
     Policy,
     Refused,
+    RunAccepted,
+    RunDurable,
+    RunFenced,
+    RunLost,
+    RunPlaced,
+    RunUnknown,
     Send,
     State,
+    Unfollow,
     Welcome,
 )
 from totempole.session.codec import FrameReader, cut, decode, encode
-from totempole.types import ConfigurationKind, OrderKey, Place, ProcessId, RingId, Service
+from totempole.types import ConfigurationKind, Fence, OrderKey, Place, ProcessId, RingId, Service
 
 PLACE = Place(OrderKey(RingId(8, 1), 70, RingId(9, 2)), 3)
 P, Q = ProcessId(1, 5, 7), ProcessId(2, 6, 8)
-LIMITS = Limits(131_072, 60_000, 67_108_864, 100, 16, 1000)
+LIMITS = Limits(131_072, 60_000, 67_108_864, 100, 16, 1000, 50_000)
 
 PLACE_HEX = "0000000000000008 00000001 0000000000000046 0000000000000009 00000002 00000003"
 P_HEX = "00000001 0000000000000005 00000007"
 Q_HEX = "00000002 0000000000000006 00000008"
+RUN = (1, 7, 9)
+RUN_HEX = "00000001 0000000000000007 0000000000000009"
 
 GOLDEN: list[tuple[Any, str]] = [
-    (Hello("chat"), "01" + b'{"name":"chat","version":2}'.hex()),
-    (Join(2, "a", Policy.SHED, True, True), "02 00000002 03 03 61"),
+    (Hello("chat"), "01" + b'{"name":"chat","version":5}'.hex()),
+    (Join(2, "a", Policy.SHED, True, True), "02 00000002 03 03 01 61"),
+    (Join(2, "a", info=b"xy"), "02 00000002 01 00 01 61 7879"),
     (Leave(3, "a"), "03 00000003 61"),
     (Send(("a", "bc"), b"xyz", Service.SAFE, True), "04 02 01 0005 0161 026263 78797a"),
     (State("a", Q, PLACE, True, b"s"), f"05 {Q_HEX} {PLACE_HEX} 01 01 61 73"),
@@ -65,6 +86,16 @@ GOLDEN: list[tuple[Any, str]] = [
     (Large(5, Kind.SEND, 2**32), "08 00000005 04 0000000100000000"),
     (Part(b"p"), "09 70"),
     (AskNetworks(9, True), "0a 00000009 01"),
+    (Append(2, "a", b"xyz", b"k", True), "0b 00000002 01 01 00000001 61 6b 78797a"),
+    (
+        Append(2, "a", b"xyz", b"k", False, Fence("qq", 9, 7, 8)),
+        "0b 00000002 02 01 00000001 61 0000000000000009 0000000000000007 0000000000000008 02 7171 6b 78797a",
+    ),
+    (FindRun(3, RUN), f"0c 00000003 {RUN_HEX}"),
+    (HoldLog(4, "a", -1), "0d 00000004 ffffffffffffffff 61"),
+    (FollowLog(5, "a"), "0e 00000005 61"),
+    (Unfollow("a"), "0f 61"),
+    (AskBarrier(6), "28 00000006"),
     (Refused(6, "no"), "11 00000006 6e6f"),
     (Done(7), "12 00000007"),
     (Credit(2**40), "13 0000010000000000"),
@@ -92,13 +123,26 @@ GOLDEN: list[tuple[Any, str]] = [
         NetworkNews("a", "in_service", "sick", "why", PLACE.key),
         "1e" + b'{"name":"a","before":"in_service","state":"sick","why":"why","key":[[8,1],70,[9,2]]}'.hex(),
     ),
+    (RunAccepted(2, RUN, 6), f"1f 00000002 {RUN_HEX} 0000000000000006"),
+    (RunDurable(2, RUN), f"20 00000002 {RUN_HEX}"),
+    (
+        RunPlaced(2, RUN, 6, 3, ((1, 5),)),
+        f"21 00000002 {RUN_HEX} 0000000000000006 00000003 00000001 00000001 0000000000000005",
+    ),
+    (RunFenced(2, RUN, 6, -1), f"29 00000002 {RUN_HEX} 0000000000000006 ffffffffffffffff"),
+    (RunLost(2, RUN, "why"), f"22 00000002 {RUN_HEX} 776879"),
+    (RunUnknown(2, RUN, True), f"23 00000002 {RUN_HEX} 01"),
+    (Following(2, 5, 6, 7), "24 00000002 0000000000000005 0000000000000006 0000000000000007"),
+    (LogRuns("a", b"\x90", 6, 7), "25 0000000000000006 0000000000000007 01 61 90"),
+    (FollowEnded(FollowEnd.CLOSED), "26 02"),
+    (BarrierPassed(2, 6), "27 00000002 0000000000000006"),
     (
         Welcome(P, 4, 1000, LIMITS),
         "10"
         + (
             b'{"process":[1,5,7],"cluster_id":4,"credit":1000,"limits":{"send_bytes_max":131072,'
             b'"batch_bytes":60000,"message_bytes_max":67108864,"group_name_bytes_max":100,"groups_per_message_max":16,'
-            b'"groups_per_process_max":1000},"version":2}'
+            b'"groups_per_process_max":1000,"append_bytes_max":50000},"version":5}'
         ).hex(),
     ),
 ]
@@ -127,24 +171,61 @@ processes = st.builds(ProcessId, st.integers(1, 2**32 - 1), u64, u32)
 rings = st.builds(RingId, u64, u32)
 places = st.builds(Place, st.builds(OrderKey, rings, u64, rings), u32)
 contents = st.binary(max_size=80)
+runs = st.tuples(u32, u64, u64)
+fences = st.builds(Fence, names, u64, u64, u64)
 services = st.sampled_from(Service)
 some_processes = st.lists(processes, max_size=5).map(tuple)
+some_info = st.binary(max_size=INFO_BYTES_MAX)
+
+
+@st.composite
+def views(draw: st.DrawFn) -> GroupView:
+    members = draw(some_processes)
+    info = tuple(draw(some_info) for _ in members) if draw(st.booleans()) else ()
+    kind = draw(st.sampled_from(ConfigurationKind))
+    return GroupView(draw(names), kind, members, draw(some_processes), draw(places), draw(names), info)
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> GroupTable:
+    found = draw(st.dictionaries(names, some_processes, max_size=3))
+    told = {
+        name: {member: draw(some_info) for member in members if draw(st.booleans())}
+        for name, members in found.items()
+    }
+    return GroupTable(draw(u32), found, {name: info for name, info in told.items() if info})
+
+
 frames = st.one_of(
-    st.builds(Join, u32, names, st.sampled_from(Policy), st.booleans(), st.booleans()),
+    st.builds(Join, u32, names, st.sampled_from(Policy), st.booleans(), st.booleans(), some_info),
     st.builds(Send, groups, contents, services, st.booleans()),
     st.builds(State, names, processes, places, st.booleans(), contents),
     st.builds(GroupMessages, processes, u64, u32, groups, contents, services, places),
-    st.builds(
-        GroupView, names, st.sampled_from(ConfigurationKind), some_processes, some_processes, places, names
-    ),
+    views(),
     st.builds(BecameSafe, processes, u64, u32, groups, places),
     st.builds(StateBegins, names, st.none() | processes, places),
     st.builds(StateChunk, names, processes, contents, st.booleans(), places),
-    st.builds(GroupTable, u32, st.dictionaries(names, some_processes, max_size=3)),
+    tables(),
     st.builds(Refused, u32, names),
     st.builds(Gap, names, u64, u64),
     st.builds(AskNetworks, u32, st.booleans()),
     st.builds(NetworkTable, u32, st.lists(st.builds(NetworkStatus, names, names, names)).map(tuple)),
+    st.builds(Append, u32, names, contents, contents, st.booleans(), st.none() | fences),
+    st.builds(FindRun, u32, runs),
+    st.builds(HoldLog, u32, names, st.integers(-1, 2**63 - 1)),
+    st.builds(RunAccepted, u32, runs, u64),
+    st.builds(RunDurable, u32, runs),
+    st.builds(RunPlaced, u32, runs, u64, u32, st.lists(st.tuples(u32, u64), max_size=3).map(tuple)),
+    st.builds(RunFenced, u32, runs, u64, st.integers(-1, 2**63 - 1)),
+    st.builds(RunLost, u32, runs, names),
+    st.builds(RunUnknown, u32, runs, st.booleans()),
+    st.builds(FollowLog, u32, names),
+    st.builds(Unfollow, names),
+    st.builds(AskBarrier, u32),
+    st.builds(Following, u32, u64, u64, u64),
+    st.builds(LogRuns, st.just("") | names, contents, u64, u64),
+    st.builds(FollowEnded, st.sampled_from(FollowEnd)),
+    st.builds(BarrierPassed, u32, u64),
     st.builds(NetworkNews, names, names, names, names, places.map(lambda place: place.key)),
 )
 EITHER = {**CLIENT_KINDS, **DAEMON_KINDS}

@@ -38,10 +38,10 @@ TLS = {"tls_certificate": Path("c"), "tls_key": Path("k"), "tls_authorities": Pa
     [
         ({"clients_max": 0}, r"clients_max = 0: give a whole number from 1"),
         ({"enabled": 1}, "enabled = 1: give true or false"),
-        ({"socket": "x"}, 'socket = "x": give a path'),
+        ({"socket": 5}, "socket = 5: give a path"),
         ({"socket": Path("x" * 108)}, "at most 107 bytes"),
         ({"socket_mode": 0o1777}, "socket_mode = 1023: give permissions in octal digits"),
-        ({"users": ["root"]}, "give a list of users"),
+        ({"users": [0]}, "give a list of users"),
         ({"users": ("",)}, "give a list of users"),
         (
             {"listen": "10.0.0.1:5410"},

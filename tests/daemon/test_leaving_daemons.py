@@ -6,6 +6,8 @@ import asyncio
 import signal
 from pathlib import Path
 
+import pytest
+
 import totempole
 from daemons import cluster
 from totempole import Messages
@@ -32,6 +34,7 @@ async def accepted(session: totempole.Session) -> None:
         await asyncio.sleep(0.01)
 
 
+@pytest.mark.nodes
 def test_all_that_was_accepted_arrives_though_another_daemon_is_killed(tmp_path: Path) -> None:
     with cluster(3, tmp_path, SLOW_TO_NOTICE) as daemons:
 

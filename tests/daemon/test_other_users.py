@@ -18,7 +18,7 @@ os.setgroups([]), os.setgid({NOBODY}), os.setuid({NOBODY})
 with socket.socket(socket.AF_UNIX) as sock:
     sock.connect(sys.argv[1])
     try:
-        sock.sendall(bytes.fromhex("0000001b01") + b'{{"name":"","version":2}}    ')
+        sock.sendall(bytes.fromhex("0000001b01") + b'{{"name":"","version":5}}    ')
     except BrokenPipeError:
         pass  # the reason is there to be read
     print(sock.recv(1000).decode(errors="replace"))

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import fcntl
 import os
+import resource
 import socket
 import sys
 import termios
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -192,7 +194,7 @@ def test_misuse_that_no_request_names_ends_the_session_with_the_reason(
 def test_another_version_is_refused(tmp_path: Path) -> None:
     with daemon(tmp_path) as it, it.program(greet=False) as program:
         program.write(Hello("old", 99))
-        assert "version 2" in program.last().text
+        assert "version 5" in program.last().text
 
 
 def test_who_comes_over_the_limit_is_told_so(tmp_path: Path) -> None:
@@ -343,11 +345,39 @@ def test_a_program_that_closes_only_its_own_half_gets_its_answers(tmp_path: Path
         assert program.expect(Refused).request == 2
 
 
-def test_too_few_descriptors_are_told_at_the_start(tmp_path: Path) -> None:
-    with daemon(tmp_path, clients_max=100_000) as it:
+@pytest.fixture
+def descriptor_limits() -> Iterator[tuple[int, int]]:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    yield before
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_the_limit_of_descriptors_is_raised_without_a_word(
+    tmp_path: Path, descriptor_limits: tuple[int, int]
+) -> None:
+    hard = descriptor_limits[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (512, hard))
+    with daemon(tmp_path, clients_max=1_000) as it:
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (min(1_064, hard), hard)
+        assert it.logged == []
+
+
+def test_a_client_for_whom_there_is_no_descriptor_is_told_of(
+    tmp_path: Path, descriptor_limits: tuple[int, int]
+) -> None:
+    with daemon(tmp_path) as it, socket.socket(socket.AF_UNIX) as client:
+        lowest = os.dup(0)
+        os.close(lowest)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, descriptor_limits[1]))
+        client.connect(str(it.path))
+        it.wait_for(lambda status: status["refused"])
+        resource.setrlimit(resource.RLIMIT_NOFILE, descriptor_limits)
         name, fields = it.logged[0]
-        assert "too few file descriptors" in name
-        assert fields["remedy"] == "ulimit -n 100064"
+        assert (name, fields["reason"]) == ("client refused", "not accepted")
+        assert "Too many open files" in fields["text"]
+        assert "LimitNOFILE=" in fields["text"]
+        with Program(None, "late", sock=client) as program:
+            program.join("g")
 
 
 def test_an_embedded_program_comes_in_by_a_socket_pair(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from status_document import healthy
+from status_document import with_log
 from totempole.cli.command import _parser
 from totempole.runtime.config import NodeConfig, build
 from totempole.runtime.metrics import MEANINGS, StatusCollector
@@ -57,9 +57,13 @@ def test_settings_that_the_pages_name_exist() -> None:
 
 
 def test_metrics_that_the_page_names_exist() -> None:
-    document = healthy()
+    document = with_log()
     document["totals"] |= dict.fromkeys(MEANINGS, 0)
-    document |= {"dropped": {"seal": 1}, "kernel_refused": {"EPERM": 1}}
+    document |= {
+        "dropped": {"seal": 1},
+        "kernel_refused": {"EPERM": 1},
+        "expected": {"count": 3, "missing": 0},
+    }
     there = {
         sample.name for family in StatusCollector(lambda: document).collect() for sample in family.samples
     }
@@ -69,7 +73,9 @@ def test_metrics_that_the_page_names_exist() -> None:
 
 def test_log_lines_that_the_page_names_are_written() -> None:
     source = "".join(
-        path.read_text(encoding="utf-8") for path in (ROOT / "src/totempole/runtime").glob("*.py")
+        path.read_text(encoding="utf-8")
+        for part in ("runtime", "daemon")
+        for path in (ROOT / "src/totempole" / part).glob("*.py")
     )
     source = source.replace('f"{configuration.kind.value} configuration"', '"regular configuration"')
     named = re.findall(r"(?:info|warning|error) `([^`]+)`", page("node.md"))

@@ -51,6 +51,7 @@ def values(program: Program) -> list[int]:
     return [int(line) for line in re.findall(r"^-?\d+$", program.out, re.MULTILINE)]
 
 
+@pytest.mark.nodes
 def test_counters_show_the_same_values_everywhere(ring: Cluster, stack: ExitStack, tmp_path: Path) -> None:
     start = Starter("counter", stack, tmp_path)
     first, second, third = (start(ring[number]) for number in (1, 2, 3))
@@ -74,12 +75,17 @@ def test_counters_show_the_same_values_everywhere(ring: Cluster, stack: ExitStac
     late.wait_for("'seven' is no whole number")
     assert first.end() == third.end() == late.end() == 0
     assert {program.out.splitlines()[-1] for program in (first, third, late)} == {"left at 607"}
+    hasty = start(ring[2])
+    hasty.type("3", "-2")
+    assert hasty.end() == 0
+    assert hasty.out.splitlines()[-1] == "left at 1"
 
 
 def said(program: Program) -> list[str]:
     return re.findall(r"^<.*$", program.out, re.MULTILINE)
 
 
+@pytest.mark.nodes
 def test_a_chat_reads_alike_for_all(ring: Cluster, stack: ExitStack, tmp_path: Path) -> None:
     start = Starter("chat", stack, tmp_path)
     people = {name: start(ring[number], name) for number, name in enumerate(("ann", "bob", "cyd"), 1)}
@@ -104,6 +110,7 @@ def history(program: Program) -> list[str]:
     return re.findall(r"^(?:won|done|open again) .*$", program.out, re.MULTILINE)
 
 
+@pytest.mark.nodes
 def test_every_task_has_one_winner_also_when_a_worker_dies(
     ring: Cluster, stack: ExitStack, tmp_path: Path
 ) -> None:
@@ -156,6 +163,7 @@ def board(program: Program) -> str:
     return "\n".join(program.out.splitlines()[seen : seen + 8])
 
 
+@pytest.mark.nodes
 def test_a_whiteboard_is_handed_to_whoever_joins(ring: Cluster, stack: ExitStack, tmp_path: Path) -> None:
     start = Starter("whiteboard", stack, tmp_path)
     first, second = start(ring[1]), start(ring[2])

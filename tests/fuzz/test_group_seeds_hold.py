@@ -8,11 +8,12 @@ import sys
 
 import pytest
 
+from sweeps import daily
 from totempole.sim.fuzz.group_plan import group_plan
 from totempole.sim.fuzz.search import try_group_seed
 from totempole.sim.script_parser import parse
 
-SEEDS = range(60)
+SEEDS = daily(range(60), 24)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

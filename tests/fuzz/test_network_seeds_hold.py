@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from sweeps import daily
 from totempole.cli import main
 from totempole.errors import TotemError
 from totempole.sim.fuzz.kinds import kind_named, network_kind
@@ -15,7 +16,7 @@ from totempole.sim.fuzz.search import try_profiled_seed
 from totempole.sim.script_parser import parse
 from totempole.sim.shared import shared_stretches
 
-SEEDS = range(8)
+SEEDS = daily(range(8), 5)
 ONLY = "only-networks"
 
 

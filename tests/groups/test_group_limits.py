@@ -39,6 +39,12 @@ def test_processes() -> None:
     cluster.connect(1, 4)
 
 
+def test_what_a_member_says_of_itself() -> None:
+    cluster = Cluster(1)
+    cluster.connect(1, 1)
+    refused(cluster, "info of 513 bytes: give at most 512", JoinGroup(1, "g", info=bytes(513)))
+
+
 @pytest.mark.parametrize("number", [-1, 0, 7, PROCESS_NUMBER_MAX + 1])
 def test_a_process_has_a_number_above_those_before_it(number: int) -> None:
     cluster = Cluster(1)

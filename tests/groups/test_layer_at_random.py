@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from layers_by_hand import Cluster
 
+from sweeps import examples
 from totempole.groups.commands import Disconnect, GiveState, LeaveGroup
 from totempole.groups.events import (
     BecameSafe,
@@ -254,7 +255,7 @@ class History:
                 assert self.cluster.messages(process)[before:] == [payload]
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.lists(steps, max_size=40))
 def test_whatever_happens(happened: list[tuple[object, ...]]) -> None:
     history = History()
@@ -264,7 +265,7 @@ def test_whatever_happens(happened: list[tuple[object, ...]]) -> None:
     history.check_own()
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(
     st.lists(st.sampled_from(SIZES), min_size=1, max_size=12),
     st.lists(

@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 
 from totempole.errors import CodecError
 from totempole.groups import Batch, pack, packing
-from totempole.groups.packing import LAYOUTS_MAX, MESSAGES_MAX, OVERHEAD_MAX, packed_bytes
+from totempole.groups.packing import (
+    LAYOUTS_MAX,
+    MESSAGES_MAX,
+    OVERHEAD_MAX,
+    layout_of,
+    pack_joined,
+    packed_bytes,
+)
 
 UNIFORM, VARIED = 1, 2
 
@@ -32,6 +39,7 @@ def varied(count: int, lengths: list[int], data: bytes = b"") -> bytes:
 @given(payloads | alike)
 def test_what_goes_in_comes_out(messages: list[bytes]) -> None:
     batch = Batch(pack(messages))
+    assert [bytes(view) for view in batch.views()] == messages
     assert list(batch) == messages
     assert len(batch) == len(messages)
     assert batch.size == sum(map(len, messages))
@@ -83,8 +91,12 @@ def test_a_damaged_body_is_a_batch_or_refused(messages: list[bytes], data: st.Da
         try:
             found = list(Batch(forged))
         except CodecError:
+            with pytest.raises(CodecError):
+                layout_of(forged)
             continue
         assert sum(map(len, found)) <= len(forged)
+        layout = layout_of(memoryview(forged))
+        assert (layout.count, bytes(layout.contents)) == (len(found), b"".join(found))
 
 
 @pytest.mark.parametrize(
@@ -113,8 +125,9 @@ def test_a_damaged_body_is_a_batch_or_refused(messages: list[bytes], data: st.Da
 def test_forged_bodies_are_refused_without_a_cost(body: bytes) -> None:
     tracemalloc.start()
     try:
-        with pytest.raises(CodecError):
-            Batch(body)
+        for refuse in (Batch, layout_of):
+            with pytest.raises(CodecError):
+                refuse(body)
         assert tracemalloc.get_traced_memory()[1] < 100_000
     finally:
         tracemalloc.stop()
@@ -143,3 +156,13 @@ def test_remembered_layouts_take_little_memory() -> None:
         tracemalloc.stop()
         packing._uniform.cache_clear()
     assert kept < 64_000_000, f"{kept / 1e6:.0f} MB when {LAYOUTS_MAX} of them are remembered"
+
+
+@given(st.lists(st.binary(max_size=5), min_size=1, max_size=20))
+def test_messages_that_are_back_to_back_already(messages: list[bytes]) -> None:
+    lengths = list(map(len, messages))
+    packed = b"".join(length.to_bytes(4, "big") for length in lengths) if len(set(lengths)) > 1 else None
+    joined = b"".join(messages)
+    for contents in ([joined], [memoryview(joined)[:3], joined[3:]]):
+        assert pack_joined(len(messages), lengths[0], packed, contents) == pack(messages)
+    assert list(Batch(pack(messages)).lengths) == lengths

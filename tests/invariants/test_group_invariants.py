@@ -381,7 +381,23 @@ def news_for_someone_who_is_gone(patch: pytest.MonkeyPatch) -> None:
     a_layer()._tell((5, 6), a_notice(1)[-1])
 
 
+class _User:
+    def told(self, event: object) -> None: ...
+
+
+def two_layers_above(patch: pytest.MonkeyPatch) -> None:
+    layer = GroupLayer(Scope(Io(frozenset()), "groups"), Below(True), 1, 1, GroupConfig(), 1_000)
+    layer.attach(_User())
+    layer.attach(_User())
+
+
+def a_layer_above_that_comes_late(patch: pytest.MonkeyPatch) -> None:
+    a_layer().attach(_User())
+
+
 BREAKAGES: tuple[Breakage, ...] = (
+    two_layers_above,
+    a_layer_above_that_comes_late,
     a_unit_of_no_messages,
     a_begun_unit_dropped_that_was_not_counted,
     bytes_waiting_in_no_lane,

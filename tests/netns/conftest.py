@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from netns_stage import StageMaker, staged
 from totempole.lab import missing
 
 HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent / "log"))  # for its power cuts
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

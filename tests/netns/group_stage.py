@@ -187,6 +187,10 @@ class GroupStage:
     def configuration_changes(self) -> dict[int, int]:
         return {number: self.status(number)["configuration_changes"] for number in self.running}
 
+    def are_rings(self, parts: Sequence[Sequence[int]]) -> bool:
+        """Whether each part is a ring, and no change is under way: it may have come and gone unnoticed."""
+        return all(self.status(number).get("members") == list(part) for part in parts for number in part)
+
     def status(self, number: int) -> dict[str, Any]:
         """Waits for an answer, if the machine is so busy."""
         found: dict[str, Any] = {}

@@ -96,7 +96,12 @@ def test_partitions_cascade_and_one_view_is_left(groups: GroupStageMaker) -> Non
         for parts in 2 * (([1, 2, 3, 4],), ([1, 3], [2, 4]), ([1, 2, 3], [4])):
             before = stage.configuration_changes()
             stage.lab.partition(parts)
-            stage.wait(lambda before=before: stage.configuration_changes() != before, "a configuration")
+            stage.wait(
+                lambda before=before, parts=parts: (
+                    stage.configuration_changes() != before or stage.are_rings(parts)
+                ),
+                "a configuration",
+            )
         stage.heal()
         stage.wait_members("a", "p1", "p2", "p3", "p4")
         stage.wait_members("b", "p1", "p3")

@@ -64,8 +64,8 @@ class Attack:
     def connect(self, *frames: bytes) -> socket.socket:
         sock = socket.socket(socket.AF_UNIX)
         self.open.enter_context(sock)
+        sock.connect(str(self.stage.daemons.socket(1)))  # with a time-out it would not wait for its turn
         sock.settimeout(LIMIT_S)
-        sock.connect(str(self.stage.daemons.socket(1)))
         with suppress(OSError):
             sock.sendall(b"".join(frames))
         return sock

@@ -466,7 +466,7 @@ def refusal(node: Node) -> str:
     file = node.configure("multicast")
     argv = [sys.executable, "-m", "totempole", "node", "--config", str(file)]
     found = []
-    for more, code in (((), 2), (("--check",), 1)):
+    for more in ((), ("--check",)):
         done = subprocess.run(
             commands.inside(node.namespace, [*argv, *more]),
             capture_output=True,
@@ -475,7 +475,7 @@ def refusal(node: Node) -> str:
             check=False,
             env={**os.environ, "COLUMNS": "500"},
         )
-        assert done.returncode == code, done.stderr
+        assert done.returncode == 2, done.stderr
         found.append(done.stderr + done.stdout)
     return "\n".join(found)
 

@@ -6,7 +6,9 @@ keeps it. Claims are checked on what processors sent and delivered, not on what 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable
+from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
 
 from totempole.checkers import check
@@ -178,9 +180,10 @@ class Lab:
         channel = Channel.TOKEN if isinstance(packet, RegularToken | CommitToken) else Channel.DATA
         # When the processor is idle, nothing else comes between.
         self.until(lambda: self.world.now_us >= self.world.hosts[me].busy_until_us)
-        before = len(self.entries(me))
+        since_us = self.world.now_us
+        before = len(self.entries(me, since_us))
         self.world.hosts[me].arrive(channel, datagrams, sum(map(len, datagrams)))
-        return self.entries(me)[before : before + 1]
+        return self.entries(me, since_us)[before : before + 1]
 
     # What there is
 
@@ -213,16 +216,19 @@ class Lab:
     def mark(self) -> int:
         return self.world.now_us
 
-    def entries(self, me: ProcessorId) -> list[Entry]:
+    def entries(self, me: ProcessorId, since_us: int = 0) -> list[Entry]:
         """Clocks do not drift here, so a processor's own time is everybody's."""
-        return [
-            Entry(at_us, me, given, [e.event if isinstance(e, Tell) else e for e in effects])
-            for life in self.world.hosts[me].recordings
-            for (at_us, given), effects in zip(life.inputs, life.effects, strict=True)
-        ]
+        found: list[Entry] = []
+        for life in self.world.hosts[me].recordings:
+            first = bisect_left(life.inputs, since_us, key=itemgetter(0))
+            found += [
+                Entry(at_us, me, given, [e.event if isinstance(e, Tell) else e for e in effects])
+                for (at_us, given), effects in zip(life.inputs[first:], life.effects[first:], strict=True)
+            ]
+        return found
 
     def log(self, since_us: int = 0) -> list[Entry]:
-        everything = [entry for me in self.everyone for entry in self.entries(me) if entry.at_us >= since_us]
+        everything = [entry for me in self.everyone for entry in self.entries(me, since_us)]
         return sorted(everything, key=lambda entry: entry.at_us)
 
     def sent(self, kind: type[Packet], since_us: int = 0, source: ProcessorId | None = None) -> list[Sent]:
@@ -241,15 +247,14 @@ class Lab:
         return [sent.packet for sent in self.sent(Join, since_us, source)]
 
     def delivered(self, me: ProcessorId, since_us: int = 0) -> list[Deliver]:
-        return [d for entry in self.entries(me) if entry.at_us >= since_us for d in entry.delivered]
+        return [d for entry in self.entries(me, since_us) for d in entry.delivered]
 
     def installed(
         self, me: ProcessorId, kind: ConfigurationKind | None = None, since_us: int = 0
     ) -> list[Configuration]:
         return [
             effect.configuration
-            for entry in self.entries(me)
-            if entry.at_us >= since_us
+            for entry in self.entries(me, since_us)
             for effect in entry.effects
             if isinstance(effect, InstallConfiguration) and kind in (None, effect.configuration.kind)
         ]

@@ -14,6 +14,7 @@ from typing import get_args
 import pytest
 from paperlab import MS, Lab
 
+from sweeps import first_of
 from totempole.core.effects import Channel, Send
 from totempole.segment.header import SEGMENT, VERSION
 from totempole.sim.load import Arrivals, uniform
@@ -34,7 +35,6 @@ from totempole.srp.packets import (
 from totempole.types import NO_RING, ProcessorId, RingId, RingKind, Service
 from totempole.wire.layout import HEADER
 
-KINDS = list(RingKind)
 TOKENS = (RegularToken, CommitToken)
 
 Sample = tuple[Packet, bytes]
@@ -172,7 +172,7 @@ DAMAGES: tuple[Damage, ...] = (truncated, with_a_flipped_bit, edited, of_other_p
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name.lower())
+@pytest.mark.parametrize("kind", first_of(RingKind), ids=lambda kind: kind.name.lower())
 def test_damaged_packets_are_counted_and_nothing_else_happens(kind: RingKind, damage: Damage) -> None:
     """Each is dropped with a reason; the ring delivers everything and does not even re-form."""
     lab = ring_with_a_past(kind)
@@ -190,7 +190,7 @@ def test_damaged_packets_are_counted_and_nothing_else_happens(kind: RingKind, da
 
 
 @pytest.mark.parametrize("damage", [cut_short, with_a_damaged_segment_header], ids=lambda d: d.__name__)
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name.lower())
+@pytest.mark.parametrize("kind", first_of(RingKind), ids=lambda kind: kind.name.lower())
 def test_damaged_segments_do_no_harm(kind: RingKind, damage: Damage) -> None:
     """They may be nobody's fault to count, but they change nothing."""
     lab = ring_with_a_past(kind)
@@ -206,7 +206,7 @@ def test_damaged_segments_do_no_harm(kind: RingKind, damage: Damage) -> None:
 # Out of the past
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name.lower())
+@pytest.mark.parametrize("kind", first_of(RingKind), ids=lambda kind: kind.name.lower())
 def test_replayed_packets_change_nothing(kind: RingKind) -> None:
     """All that was ever sent, sent again, every packet to every host: the ring does not even re-form."""
     lab = ring_with_a_past(kind)
@@ -228,7 +228,7 @@ def test_replayed_packets_change_nothing(kind: RingKind) -> None:
     assert_it_went_on(lab, since_us)
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name.lower())
+@pytest.mark.parametrize("kind", first_of(RingKind), ids=lambda kind: kind.name.lower())
 def test_replays_under_load_change_nothing(kind: RingKind) -> None:
     """Every packet of the present ring comes a second time, a few milliseconds late."""
     lab = ring_with_a_past(kind)
@@ -287,7 +287,7 @@ def forgeries(lab: Lab) -> list[Packet]:
     ]
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name.lower())
+@pytest.mark.parametrize("kind", first_of(RingKind), ids=lambda kind: kind.name.lower())
 def test_forgeries_cost_time_at_most(kind: RingKind) -> None:
     """Nothing raises, nobody is lost for good, and every rule of order and membership is kept."""
     lab = ring_with_a_past(kind)
@@ -313,7 +313,7 @@ def test_forgeries_cost_time_at_most(kind: RingKind) -> None:
     lab.assert_checkers_hold()
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name.lower())
+@pytest.mark.parametrize("kind", first_of(RingKind), ids=lambda kind: kind.name.lower())
 def test_bad_packets_do_not_keep_a_ring_from_forming(kind: RingKind) -> None:
     """Damage of every kind, while the membership algorithm is at work on a partition, a crash and a merge."""
     lab = ring_with_a_past(kind)

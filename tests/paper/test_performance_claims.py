@@ -11,6 +11,7 @@ from statistics import mean
 
 import pytest
 
+from sweeps import first_of
 from totempole.sim.conditions import Lan
 from totempole.sim.load import Arrivals, Saturation
 from totempole.sim.paper.experiments import latency, throughput
@@ -49,13 +50,14 @@ OWN_US = SUN_4_IPC.sending_us(SIZE) + SUN_4_IPC.broadcast_us(SIZE) + SUN_4_IPC.t
 """What a message takes by itself, 1.7 ms: the model of §4.4 counts the rotations alone."""
 
 
+@cache
 def means(rate_per_s: float, *, safe: bool = False, processors: int | None = None) -> tuple[float, float]:
     """Latency to delivery by all, and rotation time, in microseconds."""
     found = latency(SUN_4_IPC, 1, rate_per_s=rate_per_s, safe=safe, size=SIZE, processors=processors)
     return mean(found.to_all_us), mean(found.rotation_us)
 
 
-@pytest.mark.parametrize("rate_per_s", LOW_LOADS)
+@pytest.mark.parametrize("rate_per_s", first_of(LOW_LOADS))
 def test_agreed_delivery_takes_about_half_a_rotation(rate_per_s: int) -> None:
     """§4.4: at low load the latency to agreed delivery is approximately half a token rotation, or slightly
     more. Beside that a message has to be sent and received, which is short only where the ring is slow."""
@@ -63,7 +65,7 @@ def test_agreed_delivery_takes_about_half_a_rotation(rate_per_s: int) -> None:
     assert 0.4 < (latency_us - OWN_US) / rotation_us < 0.7
 
 
-@pytest.mark.parametrize("rate_per_s", LOW_LOADS)
+@pytest.mark.parametrize("rate_per_s", first_of(LOW_LOADS))
 def test_safe_delivery_takes_about_two_rotations(rate_per_s: int) -> None:
     """§4.4: at low load the latency to safe delivery is approximately two token rotations."""
     latency_us, rotation_us = means(rate_per_s, safe=True)
@@ -92,7 +94,7 @@ def test_latency_grows_linearly_with_the_ring() -> None:
 # Token loss
 
 
-@pytest.mark.parametrize("rate_per_s", [None, 400])
+@pytest.mark.parametrize("rate_per_s", first_of([400, None]))
 def test_a_ring_is_re_formed_within_40_ms_of_the_token_loss_timeout(rate_per_s: int | None) -> None:
     """§4.4: with retransmission disabled, returning to normal operation takes on average 40 ms plus the
     Token Loss timeout of 100 ms.
@@ -101,19 +103,19 @@ def test_a_ring_is_re_formed_within_40_ms_of_the_token_loss_timeout(rate_per_s: 
     (machines.py). The first timeout comes up to 9 ms early: a sender's timer runs from the start of its token
     visit. join_us and consensus_us play no part, since no Join is lost.
     """
-    times_us = token_losses(SUN_4_IPC, 1, retransmission=False, rate_per_s=rate_per_s)
+    times_us = token_losses(SUN_4_IPC, 1, retransmission=False, rate_per_s=rate_per_s, losses=8)
     assert TOKEN_LOSS_US < mean(times_us) < TOKEN_LOSS_US + 40 * MS
     assert max(times_us) < 150 * MS
 
 
-@pytest.mark.parametrize("rate_per_s", [None, 400])
+@pytest.mark.parametrize("rate_per_s", first_of([400, None]))
 def test_a_retransmitted_token_takes_16_ms(rate_per_s: int | None) -> None:
     """§4.4: with retransmission, the average time to return to normal operation is 16 ms.
 
     The paper's timeout is not stated; it is 15 ms here. Measured 7.9 ms (as above: the timer started when the
     visit did) and 14.3 ms.
     """
-    times_us = token_losses(SUN_4_IPC, 1, retransmission=True, rate_per_s=rate_per_s)
+    times_us = token_losses(SUN_4_IPC, 1, retransmission=True, rate_per_s=rate_per_s, losses=8)
     assert mean(times_us) < 16 * MS
     assert max(times_us) < 25 * MS
 

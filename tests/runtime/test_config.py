@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from dataclasses import fields, replace
 from pathlib import Path
@@ -9,10 +10,11 @@ from typing import Any
 
 import pytest
 
+from totempole.daemon.config import ClientsConfig
 from totempole.errors import ConfigurationError
 from totempole.runtime.config import (
     PEERS_MAX,
-    LogConfig,
+    LoggingConfig,
     MetricsConfig,
     NetworkConfig,
     NodeConfig,
@@ -67,7 +69,7 @@ def test_every_section_is_read(file: Path, tmp_path: Path) -> None:
         '[security]\nkey_file = "totem.key"\n'
         '[ring]\nring_kind = "accelerated"\ntoken_loss_us = 200000\ncluster_id = 9\n'
         '[trace]\nlevel = "checked"\ndirectory = "traces"\nrun = "one"\ninputs = true\n'
-        '[metrics]\naddress = "::"\nport = 9100\n[log]\nlevel = "debug"\nformat = "json"\n'
+        '[metrics]\naddress = "::"\nport = 9100\n[logging]\nlevel = "debug"\nformat = "json"\n'
     )
     config = load(file, text)
     assert (config.processor, config.directory, config.lag_alarm_ms) == (7, Path("/tmp"), 20)
@@ -77,7 +79,7 @@ def test_every_section_is_read(file: Path, tmp_path: Path) -> None:
     assert (config.ring.ring_kind, config.ring.token_loss_us) == (RingKind.ACCELERATED, 200_000)
     assert config.trace == TraceConfig(level="checked", directory=tmp_path / "traces", run="one", inputs=True)
     assert config.metrics == MetricsConfig(address="::", port=9100)
-    assert config.log == LogConfig(level="debug", format="json")
+    assert config.logging == LoggingConfig(level="debug", format="json")
     assert (config.trace_directory, config.trace_run) == (tmp_path / "traces", "one")
 
 
@@ -138,7 +140,10 @@ MESH = '[network]\naddress = "10.0.0.1"\ntransport = "mesh"\n'
             "[network] segment_bytes = 100: give 0, or a whole number from ",
         ),
         (TOP + NETWORK + "peers = [1]\n" + SECURITY, "[network] peers = [1]: give a list of peers, like"),
-        (SMALL + '[log]\nlevel = "loud"\n', '[log] level = "loud": give one of debug, info, warning, error'),
+        (
+            SMALL + '[logging]\nlevel = "loud"\n',
+            '[logging] level = "loud": give one of debug, info, warning, error',
+        ),
         (
             SMALL + "[ring]\nwindow_packets = 0\n",
             "[ring] window_packets = 0: give a whole number of at least 1",
@@ -160,7 +165,7 @@ MESH = '[network]\naddress = "10.0.0.1"\ntransport = "mesh"\n'
         (TOP + NETWORK + "zzz = 1\n" + SECURITY, "[network] zzz = 1: there is no such setting"),
         ("offload = 1\n" + SMALL, "offload = 1: it belongs in [network]"),
         (SMALL + "lag_alarm_ms = 5\n", "[security] lag_alarm_ms = 5: it belongs at the top of the file"),
-        (SMALL + '[log]\nkey_file = "k"\n', '[log] key_file = "k": it belongs in [security]'),
+        (SMALL + '[logging]\nkey_file = "k"\n', '[logging] key_file = "k": it belongs in [security]'),
         (SMALL + "[ring]\nsegment_bytes = 1400\n", "[ring] segment_bytes = 1400: set it in [network]"),
         ("network = 5\n" + TOP, "network = 5: network is a section: write [network] and its settings below"),
         # what must be given
@@ -250,8 +255,8 @@ def test_the_number_of_peers_has_a_maximum() -> None:
     "build",
     [
         lambda: NetworkConfig(address="10.0.0.1", port="5400"),
-        lambda: NetworkConfig(address="10.0.0.1", peers=["2@10.0.0.2"]),
-        lambda: SecurityConfig(key_file="totem.key"),
+        lambda: NetworkConfig(address="10.0.0.1", peers=[2]),
+        lambda: SecurityConfig(key_file=5),
         lambda: TraceConfig(level="all"),
         lambda: NodeConfig(processor=1, directory=Path()),
         lambda: NodeConfig(
@@ -274,24 +279,40 @@ def test_settings_can_be_changed_on_the_command_line(file: Path) -> None:
         "processor=2",
         "network.address=127.0.0.2",
         "network.port = 5410",
-        "log.level=debug",
+        "logging.level=debug",
         "trace.inputs=true",
         "ring.ring_kind=accelerated",
     )
     assert (config.processor, config.network.address, config.network.port) == (2, "127.0.0.2", 5410)
-    assert (config.log.level, config.trace.inputs) == ("debug", True)
+    assert (config.logging.level, config.trace.inputs) == ("debug", True)
     assert config.ring.ring_kind is RingKind.ACCELERATED
     mesh = load(file, SMALL, "network.transport=mesh", 'network.peers=["2@127.0.0.2"]')
     assert mesh.network.peers == (Peer(2, "127.0.0.2", 5400),)
 
 
-@pytest.mark.parametrize(
-    "word", ["port", "network.prot=1", "network=1", "nothing.port=1", "network.=1", ".port=1"]
-)
+@pytest.mark.parametrize("word", ["port", "network=1", "network.=1", ".port=1"])
 def test_a_change_must_name_a_setting(file: Path, word: str) -> None:
     file.write_text(SMALL)
     with pytest.raises(ConfigurationError, match=r"give SETTING=VALUE or SECTION\.SETTING=VALUE"):
         NodeConfig.load(file, [word])
+
+
+@pytest.mark.parametrize(
+    ("word", "why"),
+    [
+        ("network.adress=10.0.0.1", "there is no such setting; did you mean address?"),
+        ("netwrok.port=1", "there is no section [netwrok]; did you mean network?"),
+        ("procesor=2", "there is no such setting; did you mean processor?"),
+        ("port=1", "it belongs in [network] or [metrics]"),
+        ("network.processor=1", "it belongs at the top of the file, before the first section"),
+        ("nothing.port=1", "there is no section [nothing]"),
+    ],
+)
+def test_a_change_of_what_there_is_not_is_answered_as_in_a_file(file: Path, word: str, why: str) -> None:
+    file.write_text(SMALL)
+    with pytest.raises(ConfigurationError) as caught:
+        NodeConfig.load(file, [word])
+    assert str(caught.value) == f"{word!r}: {why}"
 
 
 def test_a_changed_value_is_checked_like_any(file: Path) -> None:
@@ -335,7 +356,7 @@ def test_the_printed_file_has_every_setting_and_its_meaning() -> None:
         SecurityConfig,
         TraceConfig,
         MetricsConfig,
-        LogConfig,
+        LoggingConfig,
     ):
         # What stands in further tables of a section means the same as in the first.
         for item in [item for item in fields(kind) if "more_of" not in item.metadata]:
@@ -355,7 +376,7 @@ def test_a_configuration_survives_being_printed(file: Path, tmp_path: Path) -> N
         security=SecurityConfig(unsealed=True),
         ring=RingConfig(ring_kind=RingKind.ACCELERATED, window_packets=60),
         trace=TraceConfig(level="protocol", directory=tmp_path),
-        log=LogConfig(format="json"),
+        logging=LoggingConfig(format="json"),
     )
     assert load(file, print_config(config)) == config
 
@@ -363,3 +384,40 @@ def test_a_configuration_survives_being_printed(file: Path, tmp_path: Path) -> N
 def test_a_configuration_can_be_varied() -> None:
     network = NetworkConfig(address="10.0.0.1")
     assert replace(network, address="fd00::1").group == "ff15::5401"
+
+
+def test_a_program_gives_settings_as_a_file_has_them() -> None:
+    """Peers as texts or objects, paths as texts, lists where a file has lists."""
+    network = NetworkConfig(
+        address="10.0.0.1", transport="mesh", peers=["1@10.0.0.1", Peer(2, "10.0.0.2"), "3@10.0.0.3:6400"]
+    )
+    assert network.known_peers == (
+        Peer(1, "10.0.0.1", 5400),
+        Peer(2, "10.0.0.2", 5400),
+        Peer(3, "10.0.0.3", 6400),
+    )
+    assert NetworkConfig(address="10.0.0.1", transport="mesh", peers=("2@10.0.0.2",)).known_peers == (
+        Peer(2, "10.0.0.2", 5400),
+    )
+    clients = ClientsConfig(users=["alice"], socket_mode="0600")  # type: ignore[arg-type]
+    assert (clients.users, clients.socket_mode) == (("alice",), 0o600)
+    config = NodeConfig(
+        processor=1,
+        directory="/tmp/n",  # type: ignore[arg-type]
+        network=network,
+        security=SecurityConfig(unsealed=True),
+    )
+    assert config.directory == Path("/tmp/n")
+
+
+@pytest.mark.parametrize(
+    ("peers", "text"),
+    [
+        (["one"], 'peers: "one" is not a peer: give PROCESSOR@ADDRESS or PROCESSOR@ADDRESS:PORT, like'),
+        ([1], "peers = [1]: give a list of peers, like"),
+        ("1@10.0.0.1", 'peers = "1@10.0.0.1": give a list of peers, like'),
+    ],
+)
+def test_peers_that_are_none(peers: Any, text: str) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(text)):
+        NetworkConfig(address="10.0.0.1", transport="mesh", peers=peers)

@@ -228,7 +228,7 @@ def test_the_only_table_has_a_number_too(file: Path) -> None:
         ),
         ("network.0.port=1", "'network.0.port=1': give SETTING=VALUE"),
         ("network.b.port=1", "'network.b.port=1': give SETTING=VALUE"),
-        ("network.1.prot=1", "'network.1.prot=1': give SETTING=VALUE"),
+        ("network.1.prot=1", "'network.1.prot=1': there is no such setting; did you mean port?"),
         ("network.1=1", "'network.1=1': give SETTING=VALUE"),
         ("network.1.=1", "'network.1.=1': give SETTING=VALUE"),
         ("log.1.level=debug", "'log.1.level=debug': give SETTING=VALUE"),
@@ -250,7 +250,7 @@ def test_several_networks_survive_being_printed(file: Path) -> None:
     assert 'style = "active-passive"\n' in text
     assert "copies = 2\n" in text
     assert load(file, text) == config
-    assert load(file, print_config(replace(config, log=config.log))) == config
+    assert load(file, print_config(replace(config, logging=config.logging))) == config
 
 
 def test_what_is_printed_says_what_the_settings_of_networks_mean() -> None:

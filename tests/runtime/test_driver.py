@@ -897,6 +897,32 @@ def test_a_node_that_is_kept_from_running_says_so(place: Place, tmp_path: Path) 
         assert snapshot(member.driver)["lag"]["alarms"] >= 1
 
 
+@pytest.mark.parametrize("has_to_send", [False, True])
+def test_clients_go_before_a_token_that_has_nothing_to_carry(
+    place: Place, tmp_path: Path, has_to_send: bool
+) -> None:
+    member = Member(node_config(place, 1, tmp_path))
+    driver = member.driver
+    ours, theirs = socket.socketpair()
+    try:
+        seen: list[int] = []
+        driver.watch(ours.fileno(), lambda _: seen.append(driver.meters.packets_received))
+        if has_to_send:
+            assert driver.ring.submit(b"a message", Service.AGREED)
+        theirs.send(b"from a client")
+        token = driver.networks[0].sockets.token
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+            other.sendto(b"no token, but it comes as one does", token.getsockname())
+        wait_until(lambda: len(driver._epoll.poll(0)) == 2)
+        driver._turn()
+        assert driver.meters.packets_received == 1
+        assert seen == ([1] if has_to_send else [0]), "once in a turn"
+    finally:
+        driver.close()
+        ours.close()
+        theirs.close()
+
+
 def test_a_timer_and_a_descriptor_of_the_application(place: Place, tmp_path: Path) -> None:
     with started(node_config(place, 1, tmp_path)) as (member,):
         wait_for_ring(member)

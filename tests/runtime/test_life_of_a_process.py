@@ -35,7 +35,7 @@ class Process:
         self.file.write_text(
             f'processor = {processor or number}\ndirectory = "{self.directory}"\n'
             f'[network]\naddress = "{self.address}"\nport = {self.port}\n'
-            f'[security]\nkey_file = "{folder / "ring.key"}"\n[log]\nformat = "json"\n{RING}'
+            f'[security]\nkey_file = "{folder / "ring.key"}"\n[logging]\nformat = "json"\n{RING}'
         )
         with self.log.open("a") as stream:
             command = [sys.executable, "-m", "totempole", "node", "--config", str(self.file)]
@@ -113,6 +113,7 @@ def test_a_ring_of_processes_and_one_that_leaves_and_returns(start: Start) -> No
     assert incarnation(again) == first + 1
 
 
+@pytest.mark.nodes
 def test_one_that_was_killed_comes_back_from_its_disk(start: Start) -> None:
     one, two = start(1), start(2)
     wait_for_ring(one, two)
@@ -126,6 +127,7 @@ def test_one_that_was_killed_comes_back_from_its_disk(start: Start) -> None:
     assert incarnation(again) == first + 1
 
 
+@pytest.mark.nodes
 def test_keys_change_by_sighup_while_the_ring_goes_on(start: Start, tmp_path: Path) -> None:
     one, two = start(1), start(2)
     wait_for_ring(one, two)
@@ -140,6 +142,7 @@ def test_keys_change_by_sighup_while_the_ring_goes_on(start: Start, tmp_path: Pa
         assert process.status()["dropped"] == {}
 
 
+@pytest.mark.nodes
 def test_a_key_file_that_became_unfit_changes_nothing(start: Start, tmp_path: Path) -> None:
     one = start(1)
     wait_for_ring(one)
@@ -150,6 +153,7 @@ def test_a_key_file_that_became_unfit_changes_nothing(start: Start, tmp_path: Pa
     assert one.status()["key_ids"] == [1]
 
 
+@pytest.mark.nodes
 def test_a_port_in_use(start: Start) -> None:
     one = start(1)
     wait_for_ring(one)
@@ -161,6 +165,7 @@ def test_a_port_in_use(start: Start) -> None:
     assert "Traceback" not in text
 
 
+@pytest.mark.nodes
 def test_an_address_that_is_not_there_yet(start: Start) -> None:
     """An interface may come late, and the node is started again until it is there."""
     one = start(1, address="198.51.100.7")
@@ -169,6 +174,7 @@ def test_an_address_that_is_not_there_yet(start: Start) -> None:
     assert "Traceback" not in one.log.read_text()
 
 
+@pytest.mark.nodes
 def test_damaged_stable_storage(start: Start) -> None:
     one = start(1)
     wait_for_ring(one)
@@ -182,6 +188,7 @@ def test_damaged_stable_storage(start: Start) -> None:
     assert "Traceback" not in again.log.read_text()
 
 
+@pytest.mark.nodes
 def test_a_key_file_that_others_can_read(start: Start, tmp_path: Path) -> None:
     (tmp_path / "ring.key").chmod(0o604)
     one = start(1)
@@ -190,6 +197,7 @@ def test_a_key_file_that_others_can_read(start: Start, tmp_path: Path) -> None:
     assert "Traceback" not in one.log.read_text()
 
 
+@pytest.mark.nodes
 def test_a_second_one_on_the_same_directory(start: Start, tmp_path: Path) -> None:
     one = start(1)
     wait_for_ring(one)
@@ -201,6 +209,7 @@ def test_a_second_one_on_the_same_directory(start: Start, tmp_path: Path) -> Non
     wait_for_ring(one)
 
 
+@pytest.mark.nodes
 def test_the_directory_of_another_processor(start: Start) -> None:
     one = start(1)
     wait_for_ring(one)
@@ -211,6 +220,7 @@ def test_the_directory_of_another_processor(start: Start) -> None:
     assert "belongs to processor = 1, and this node has processor = 7" in other.log.read_text()
 
 
+@pytest.mark.nodes
 def test_the_number_of_another(start: Start) -> None:
     """It stops, but not for good: what it heard may have been a recording."""
     one, two = start(1), start(2)
@@ -221,6 +231,7 @@ def test_the_number_of_another(start: Start) -> None:
     assert "Traceback" not in double.log.read_text()
 
 
+@pytest.mark.nodes
 def test_a_disk_that_is_full(start: Start) -> None:
     """A limit on the size of files stands in for a full disk: the log of writes can grow no more."""
     one = start(1)
@@ -246,13 +257,14 @@ async def main():
     )
     node = Node(config, placement="process")
     async with node:
-        print(node._ring_node._hosting._process.pid, flush=True)
+        print(node._embedding.pid, flush=True)
         await asyncio.sleep(600)
 
 asyncio.run(main())
 """
 
 
+@pytest.mark.nodes
 def test_a_nodes_process_leaves_when_its_program_is_killed(tmp_path: Path) -> None:
     with a_place() as place:
         command = [sys.executable, "-c", PROGRAM, str(tmp_path / "n"), place.address(1), str(place.port)]

@@ -14,6 +14,7 @@ import pytest
 
 from totempole.runtime import logs
 from totempole.runtime.logs import DISTINCT_MAX, EventHandler, TextFormatter, event
+from totempole.structured_log import field_text
 from totempole.types import RingId
 
 
@@ -99,7 +100,7 @@ def test_a_line_of_json(stream: io.StringIO) -> None:
     ],
 )
 def test_values_are_one_word(value: Any, text: str) -> None:
-    assert logs.field_text(value) == text
+    assert field_text(value) == text
 
 
 def test_what_is_below_the_level_is_not_logged(stream: io.StringIO) -> None:
@@ -144,15 +145,33 @@ def test_a_repeated_warning_is_counted(stream: io.StringIO, clock: Clock, logger
     clock.now_s += 1
     event(logger, logging.WARNING, "packet dropped", reason="cluster")
     assert lines(stream)[2:] == ["warning packet dropped reason=cluster repeated=999"]
-    clock.now_s += 1
+    clock.now_s += 2
     event(logger, logging.INFO, "ring installed")
     assert lines(stream)[3:] == [
         "warning packet dropped reason=cluster repeated=1",
         "info    ring installed",
     ]
-    clock.now_s += 1
+    clock.now_s += 4
     event(logger, logging.INFO, "ring installed")
     assert lines(stream)[5:] == ["info    ring installed"]
+
+
+def test_a_warning_without_end_is_written_more_and_more_seldom(
+    stream: io.StringIO, clock: Clock, logger: logging.Logger
+) -> None:
+    """After 1, 2, 4 … seconds, at last once a minute, and no occurrence is lost."""
+    written: list[float] = []
+    seen = 0
+    for tick in range(4 * 300):
+        clock.now_s = tick / 4
+        event(logger, logging.WARNING, "packets dropped", reasons={"seal": tick})
+        if len(lines(stream)) > seen:
+            seen = len(lines(stream))
+            written.append(clock.now_s)
+    assert written == [0, 1, 3, 7, 15, 31, 63, 123, 183, 243]
+    logger.handlers[0].close()
+    told = [int(line.rpartition("repeated=")[2]) for line in lines(stream) if "repeated" in line]
+    assert 1 + sum(told) == 4 * 300
 
 
 def test_numbers_do_not_make_a_warning_another(
@@ -213,3 +232,14 @@ def test_a_burst_that_nothing_follows_is_told_by_the_timer(
     clock.now_s += 1
     handler._alarm()
     assert lines(stream) == ["warning late", "warning late repeated=2"]
+
+
+def test_a_standard_formatter_shows_name_and_fields() -> None:
+    """The logger of a program that embeds a node has a formatter of its own."""
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(logging.Formatter("%(levelname)s %(name)s %(message)s"))
+    logger = logging.Logger("kv")
+    logger.addHandler(handler)
+    event(logger, logging.INFO, "regular configuration", ring=RingId(8, 1), members=(1, 2, 3))
+    assert stream.getvalue() == "INFO kv regular configuration ring=8@1 members=1,2,3\n"

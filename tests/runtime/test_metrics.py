@@ -81,6 +81,16 @@ def test_what_the_document_says(server: MetricsServer, document: dict[str, Any])
     assert re.search(r'totempole_node_info\{[^}]*version="0\.1\.0"', scrape.text)
 
 
+def test_members_and_those_who_are_missing(server: MetricsServer, document: dict[str, Any]) -> None:
+    assert "totempole_ring_members_expected" not in Scrape(server).text
+    document["members"] = [1, 7]
+    document["expected"] = {"count": 3, "missing": 1}
+    scrape = Scrape(server)
+    assert scrape["totempole_ring_members_expected"] == 3
+    assert scrape["totempole_ring_members_missing"] == 1
+    assert {key[1] for key in scrape.values if key[0] == "totempole_ring_member"} == {"1", "7"}
+
+
 def test_each_network_of_several(server: MetricsServer, document: dict[str, Any]) -> None:
     assert "totempole_network_" not in Scrape(server).text
     document |= on_two_networks()

@@ -19,9 +19,10 @@ from loopback import LIMIT_S, Place, a_place, wait_until
 from members import Member, started, wait_for_ring
 from test_several_networks import address, config_of, exchange, states
 
+from sweeps import first_of
 from totempole.errors import ConfigurationError
 from totempole.networks.events import NetworkState
-from totempole.runtime.config import LogConfig, NodeConfig, TraceConfig
+from totempole.runtime.config import LoggingConfig, NodeConfig, TraceConfig
 from totempole.runtime.reloading import NEEDS_RESTART, NOT_RELOADED, check_window, differences
 from totempole.runtime.replaying import replay
 from totempole.runtime.snapshot import snapshot
@@ -49,7 +50,7 @@ def lines(member: Member, name: str) -> list[str]:
     return [line for line in member.log.lines if line.startswith(name)]
 
 
-@pytest.mark.parametrize("style", ["active", "passive"])
+@pytest.mark.parametrize("style", first_of(["passive", "active"]))
 def test_a_network_is_added_and_removed_on_real_sockets(place: Place, tmp_path: Path, style: str) -> None:
     trace = TraceConfig(inputs=True)
     two = [config_of(place, number, tmp_path, style=style, trace=trace) for number in (1, 2)]
@@ -96,10 +97,10 @@ def test_what_else_has_changed_needs_a_restart(place: Place, tmp_path: Path) -> 
     with started(old) as (member,):
         wait_for_ring(member)
         new = replace(config_of(place, 1, tmp_path, members=1, networks=3), lag_alarm_ms=70)
-        change(member, replace(new, log=LogConfig(level="debug")))
+        change(member, replace(new, logging=LoggingConfig(level="debug")))
         wait_until(lambda: states(member) == [IN, IN, IN])
         (line,) = lines(member, NEEDS_RESTART)
-        assert line.endswith("settings=lag_alarm_ms, [log] level")
+        assert line.endswith("settings=lag_alarm_ms, [logging] level")
         assert member.driver.config.lag_alarm_ms == old.lag_alarm_ms
         # The first of three is gone, and not the last: that cannot be done.
         change(member, replace(new, network=new.more_networks[0], more_networks=new.more_networks[1:]))
@@ -165,7 +166,7 @@ class Process:
             f'processor = {self.number}\ndirectory = "{self.directory}"\n{tables}'
             '[redundancy]\nstyle = "passive"\nhello_us = 100000\nprobation_us = 200000\n'
             "[security]\nunsealed = true\n"
-            '[log]\nformat = "json"\n'
+            '[logging]\nformat = "json"\n'
             f"[ring]\ntoken_loss_us = 2000000\ntoken_retransmission_us = 200000\n{more}"
         )
 
@@ -192,6 +193,7 @@ class Process:
         assert self.process.wait(LIMIT_S) == 0
 
 
+@pytest.mark.nodes
 def test_sighup_adds_and_removes_a_network(place: Place, tmp_path: Path) -> None:
     with ExitStack() as stack:
         nodes = []

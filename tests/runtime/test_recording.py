@@ -421,7 +421,7 @@ def test_headers_that_cannot_be_used(tmp_path: Path, old: bytes, new: bytes, pro
 def test_another_version(tmp_path: Path) -> None:
     path = write(tmp_path / "x", life(), stop=0)
     path.write_bytes(recording.MAGIC + b"\0\0\0\x09" + path.read_bytes()[12:])
-    with pytest.raises(TraceError, match="has version 9 and this program reads version 4"):
+    with pytest.raises(TraceError, match="has version 9 and this program reads version 5"):
         RecordingReader(path)
 
 

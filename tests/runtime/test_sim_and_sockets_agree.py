@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, ExitStack
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from loopback import wait_until
+from members import Member, started, wait_for_ring
 
-from totempole import RingNode
 from totempole.core.effects import Effect
 from totempole.core.order import Deliver
 from totempole.groups import Batch, Outbox
 from totempole.runtime import keyring
 from totempole.runtime.config import NetworkConfig, NodeConfig, Peer, SecurityConfig
-from totempole.runtime.ring_events import RingMessages, RingView
 from totempole.sim.host import Host
 from totempole.sim.world import World
 from totempole.srp.config import RingConfig
 from totempole.types import ConfigurationKind, ProcessorId, RingKind, Service
 
 ALL = (1, 2, 3)
-WAIT_S = 120
 STEP_US, STEPS_MAX = 10_000, 10_000
 OUTBOX_BYTES_MAX = 4_000_000
 LOOPBACK = "127.0.0.1"
@@ -132,41 +131,27 @@ class OnSockets:
     def __init__(self, configs: Sequence[NodeConfig]) -> None:
         self.log: Log = {me: [] for me in ALL}
         self._configs = configs
-        self._members: dict[ProcessorId, tuple[ProcessorId, ...]] = {}
-        self._news = asyncio.Condition()
 
-    async def play(self, rounds: Sequence[Sequence[Submission]]) -> Log:
-        async with asyncio.timeout(WAIT_S), AsyncExitStack() as stack:
-            nodes = {config.processor: RingNode(config) for config in self._configs}
-            await asyncio.gather(*map(stack.enter_async_context, nodes.values()))
-            listeners = [asyncio.create_task(self._listen(me, node)) for me, node in nodes.items()]
-            await self._until(lambda: all(self._members.get(me) == ALL for me in ALL))
-            await self._play(nodes, rounds)
-            await stack.aclose()
-            await asyncio.gather(*listeners)
+    def play(self, rounds: Sequence[Sequence[Submission]]) -> Log:
+        with started(*self._configs) as members:
+            wait_for_ring(*members)
+            for me, member in zip(ALL, members, strict=True):
+                member.on_delivered = partial(self._note, me)
+            self._play(dict(zip(ALL, members, strict=True)), rounds)
         return self.log
 
-    async def _play(self, nodes: dict[ProcessorId, RingNode], rounds: Sequence[Sequence[Submission]]) -> None:
+    def _play(self, members: dict[ProcessorId, Member], rounds: Sequence[Sequence[Submission]]) -> None:
         due = 0
         for submissions in rounds:
             due += len(deliveries_of(submissions))
             for submission in submissions:
-                await nodes[submission.origin].multicast_many(submission.payloads, submission.service)
-            await self._until(lambda due=due: all(len(delivered) >= due for delivered in self.log.values()))
+                members[submission.origin].send(*submission.payloads, service=submission.service)
+            wait_until(lambda due=due: all(len(delivered) >= due for delivered in self.log.values()))
 
-    async def _listen(self, me: ProcessorId, node: RingNode) -> None:
-        async for event in node:
-            async with self._news:
-                if isinstance(event, RingMessages):
-                    sender, service = event.sender, event.service
-                    self.log[me] += [Delivery(sender, payload, service) for payload in event.payloads]
-                elif isinstance(event, RingView) and event.kind == "regular":
-                    self._members[me] = event.members
-                self._news.notify_all()
-
-    async def _until(self, condition: Callable[[], bool]) -> None:
-        async with self._news:
-            await self._news.wait_for(condition)
+    def _note(self, me: ProcessorId, packet: Deliver) -> None:
+        self.log[me] += [
+            Delivery(packet.origin, payload, packet.service) for payload in Batch(packet.payload)
+        ]
 
 
 def free_ports(count: int) -> Iterator[int]:
@@ -218,7 +203,7 @@ def configs(request: pytest.FixtureRequest, tmp_path: Path) -> list[NodeConfig]:
 
 def on_both(configs: Sequence[NodeConfig], rounds: Sequence[Sequence[Submission]]) -> tuple[Log, Log]:
     simulated = Simulated(configs[0].ring).play(rounds)
-    return simulated, asyncio.run(OnSockets(configs).play(rounds))
+    return simulated, OnSockets(configs).play(rounds)
 
 
 def test_what_is_sent_in_turn_is_delivered_alike(configs: list[NodeConfig]) -> None:

@@ -406,20 +406,20 @@ print([(len(data), source[:2]) for data, source in found], flush=True)
 """
 
 MULTICAST_6 = f"""
-import sys
+import os, sys, time
 other = subprocess.Popen(
     ["unshare", "--net", sys.executable, "-c", {LISTENER!r}],
     stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
 )
-while True:  # until it has a network of its own
-    with open(f"/proc/{{other.pid}}/comm") as file:
-        if file.read().startswith("python"):
-            break
+while os.readlink(f"/proc/{{other.pid}}/ns/net") == os.readlink("/proc/self/ns/net"):
+    time.sleep(0.001)  # until it has a network of its own
 ip(f"link set narrow1 netns {{other.pid}}")
 ip("addr add fd09::1/64 dev narrow0 nodad")
 other.stdin.write("go\\n")
 other.stdin.flush()
-other.stdout.readline()
+assert other.stdout.readline() == "listening\\n"
+while "state UP" not in subprocess.check_output(["ip", "link", "show", "narrow0"], text=True):
+    time.sleep(0.01)  # the kernel drops what is sent before it has noticed its peer
 sockets = Sockets(NetworkConfig(address="fd09::1"))
 sockets.send(Channel.DATA, (Burst(b"one", 1000), Burst(b"two" * 1000, 1000)), sockets.group)
 print(other.stdout.readline(), end="")

@@ -463,6 +463,7 @@ else:
 """
 
 
+@pytest.mark.nodes
 @pytest.mark.parametrize("how", ["direct", "by the writer"])
 def test_a_killed_writer_has_what_it_acknowledged_and_a_whole_number_of_writes(
     tmp_path: Path, how: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from sweeps import first_of
 from totempole.core.effects import Reachable
 from totempole.sim.host import Host
 from totempole.sim.medium import NOWHERE
@@ -68,7 +69,7 @@ def test_a_restart_forgets_all_addresses() -> None:
     assert not world.hosts[1].addresses.known
 
 
-@pytest.mark.parametrize("me", [1, 3])
+@pytest.mark.parametrize("me", first_of([1, 3]))
 def test_a_processor_that_moves_while_it_runs_is_found_again(me: int) -> None:
     """Tokens to its old address reach nobody, so that the ring forms again; its Joins say where it is."""
     outcome = play(f"at 4.1s move {me}")
@@ -133,7 +134,7 @@ def test_a_double_that_hears_its_number_never_speaks() -> None:
     assert outcome.world.hosts[2].address == 2
 
 
-@pytest.mark.parametrize("me", [1, 2], ids=["representative", "other"])
+@pytest.mark.parametrize("me", first_of([1, 2]), ids=["representative", "other"])
 def test_two_that_have_both_run_for_a_while_outlive_each_other_until_one_gives_way(me: int) -> None:
     outcome = play(f"at 1s pause {me}\nat 1.1s double {me}\nat 2.5s resume {me}")
     assert 1 <= branches(outcome, OUTLIVED) <= 6

@@ -84,6 +84,7 @@ def test_what_a_scenario_doubles_is_known_before_it_runs() -> None:
     assert doubled_numbers(scenario) == {2, 3}
 
 
+@pytest.mark.search
 @pytest.mark.parametrize(
     "mutant",
     [

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from sweeps import first_of
 from totempole.cli import main
 from totempole.cli.exhaustive import ExhaustiveReport, Searched
 from totempole.cli.output import Screen
@@ -29,14 +30,14 @@ STATES = 1_000
 MUTANTS = {mutant.name: mutant for mutant in CHOSEN}
 
 CLEAN = (
-    Case(1, "ring", Bounds(messages=2, crashes=1, stalls=1)),
     Case(2, "cold"),
     Case(2, "busy", Bounds(losses=1, timeouts=1)),
+    Case(1, "ring", Bounds(messages=2, crashes=1, stalls=1)),
     Case(3, "busy"),
 )
 
 
-@pytest.mark.parametrize("case", CLEAN, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", first_of(CLEAN), ids=lambda case: case.name)
 def test_the_protocol_holds_in_every_order(case: Case) -> None:
     result = search_case(case)
     assert result.found is None
@@ -52,6 +53,7 @@ def test_there_are_ten_mutants_of_the_present_source() -> None:
         assert mutated_stack(mutant).parts.engines["totem"] is not SingleRing
 
 
+@pytest.mark.search
 @pytest.mark.parametrize("name", sorted(MUTANTS))
 def test_a_broken_protocol_is_noticed(name: str) -> None:
     found = search_case(NOTICED_BY[name], mutated_stack(MUTANTS[name])).found
@@ -59,6 +61,7 @@ def test_a_broken_protocol_is_noticed(name: str) -> None:
     assert {one.property for one in found.violations} != {RAISED}, "noticed by an exception, not by a check"
 
 
+@pytest.mark.search
 @pytest.mark.parametrize(
     "case", sorted(set(NOTICED_BY.values()), key=lambda case: case.name), ids=lambda case: case.name
 )
@@ -210,7 +213,7 @@ def test_a_violation_is_told_and_replayed(tmp_path: Path, capsys: pytest.Capture
 
 def test_a_report_shows_what_it_proves(capsys: pytest.CaptureFixture[str]) -> None:
     report = ExhaustiveReport()
-    report.add(Searched(CLEAN[1], Result(states=7, exhausted=True), 0.5))
-    report.add(Searched(CLEAN[2], Result(states=9), 0.5))
+    report.add(Searched(CLEAN[0], Result(states=7, exhausted=True), 0.5))
+    report.add(Searched(CLEAN[1], Result(states=9), 0.5))
     report.show(Screen())
     assert "1 of 2 cases were searched whole" in unwrapped(capsys)

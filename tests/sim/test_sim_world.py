@@ -45,6 +45,7 @@ def test_one_seed_gives_one_run() -> None:
     assert rows != [row._replace(run=rows[0].run) for row in stormy(6).rows]
 
 
+@pytest.mark.search
 def test_a_run_does_not_depend_on_the_hash_seed() -> None:
     code = "import test_sim_world as t; print(t.trace_digest(t.stormy(9).rows))"
     prints = set()

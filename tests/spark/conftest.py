@@ -2,31 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-from pyspark.sql import SparkSession
-
-from totempole.spark.session import build_session
+from spark_session import spark
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "checkers"))  # for its traces
 
-SHUFFLE_PARTITIONS = 2
-
-
-@pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    """Small, quick to start, and with retries of tasks as on a cluster."""
-    os.environ["SPARK_SUBMIT_OPTS"] = (
-        "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=256m"
-    )
-    session = build_session(
-        "totempole tests",
-        "local[2,3]",
-        {"spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS), "spark.driver.memory": "1g"},
-    )
-    yield session
-    session.stop()
+__all__ = ["spark"]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+import test_broken_logs
 import test_broken_promises
 import test_broken_traces
 from agreement import silver_of, verdicts_of
@@ -35,6 +36,8 @@ from totempole.trace.schema import Row
 
 PARTS = 3
 BY_HAND_EVERY = 6
+LOGS_EVERY = 16
+"""Beside those of test_spark_logs.py."""
 NOISE = range(8)
 
 
@@ -45,7 +48,10 @@ def runs() -> Runs:
         "figure 4.16": (figure_4_16().rows, Terms(complete=True)),
     }
     by_hand = {**runs_of(test_broken_traces), **runs_of(test_broken_promises)}
-    found |= {name: (renumbered(by_hand[name][0]), by_hand[name][1]) for name in [*by_hand][::BY_HAND_EVERY]}
+    logs = runs_of(test_broken_logs)
+    for every, of in ((BY_HAND_EVERY, by_hand), (LOGS_EVERY, logs)):
+        chosen = [name for name in [*of][::every] if of[name][0]]  # a run without rows is none
+        found |= {name: (renumbered(of[name][0]), of[name][1]) for name in chosen}
     outcomes = {"ring": run(plan(0), level="checked"), "groups": run(group_plan(5), level="checked")}
     outcomes["odd names"] = odd_run()
     mutant = MUTANTS[0]

@@ -21,6 +21,7 @@ from totempole.spark.report import plots
 from totempole.spark.report.figures import STAYS_DRAWN, RunFigures, limited, natural
 from totempole.spark.report.job import RUNS_DRAWN, chosen, write_report
 from totempole.spark.report.lanes import faults, lane_nodes, timeline
+from totempole.spark.report.overview import NOTHING_TO_JUDGE
 from totempole.spark.report.page import render
 from totempole.spark.report.shapes import Words
 from totempole.spark.report.text import bytes_text, count_text, members_text, time_text
@@ -266,7 +267,24 @@ def test_verdicts_have_their_place() -> None:
     assert '<span class="undecided">1 undecided</span>' in page
     assert "Node 3 &lt;never&gt; received it." in page
     assert "1 of 2 runs are drawn below, 1 left out" in page
-    assert "<h3>Properties</h3>" not in render(runs, [], source="t")
+    assert "<h2>Properties</h2>" in page
+    assert page.index("<h2>r</h2>") < page.index("<h2>Properties</h2>"), "pictures come first"
+    assert "<h2>Properties</h2>" not in render(runs, [], source="t")
+
+
+def test_a_property_without_anything_to_judge_does_not_hold() -> None:
+    verdicts = [
+        ("r", "total order", "holds", ""),
+        ("r", "group-one-order", NOTHING_TO_JUDGE, ""),
+        ("r", "corel-one-order", NOTHING_TO_JUDGE, ""),
+        ("s", "total order", "holds", ""),
+        ("s", "group-one-order", "holds", ""),
+        ("s", "corel-one-order", NOTHING_TO_JUDGE, ""),
+    ]
+    page = render([totals("r"), totals("s")], [], source="t", verdicts=verdicts)
+    assert '<span class="holds">1 holds</span>' in page, "of run r"
+    assert '<span class="soft">1</span>' in page, "the groups of run r"
+    assert "no run has what they are about: corel-one-order." in page
 
 
 def test_runs_that_break_a_property_are_drawn_first() -> None:

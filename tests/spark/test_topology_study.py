@@ -72,7 +72,7 @@ def test_ctrl_c_ends_the_study_and_leaves_the_session(
 ) -> None:
     sent = []
 
-    def interrupt(_tasks: int, note: str) -> None:
+    def interrupt(_done: int, note: str, _known: int) -> None:
         if "running" in note and not sent:
             sent.append(note)
             os.kill(os.getpid(), signal.SIGINT)

@@ -13,6 +13,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from srp_bench import Bench, alone_in
 
+from sweeps import examples
 from totempole.srp.packets import (
     CommitEntry,
     CommitToken,
@@ -34,7 +35,7 @@ from totempole.wire.layout import NUMBER_MAX, PROCESSORS_MAX
 
 LAST = NUMBER_MAX - 1
 EDGES = (0, 1, 3, 4, 5, 8, 12, 16, SEQ_REACH, RING_SEQ_REACH, TIMESTAMP_REACH, CEILING, CEILING + 1, LAST)
-SEARCH = settings(max_examples=60, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+SEARCH = settings(max_examples=examples(60), phases=(Phase.explicit, Phase.reuse, Phase.generate))
 """Shrinking would take minutes, and the packets drawn are few."""
 
 numbers = st.sampled_from(EDGES) | st.integers(0, LAST)
@@ -148,6 +149,7 @@ def sound_packets(bench: Bench) -> Any:
     )
 
 
+@pytest.mark.search
 @pytest.mark.parametrize("state", State, ids=lambda state: state.name.lower())
 @SEARCH
 @given(data=st.data())
@@ -166,6 +168,7 @@ def test_no_sound_packet_raises_on_a_ring_of_two(data: Any) -> None:
     torment(bench, data)
 
 
+@pytest.mark.search
 @SEARCH
 @given(data=st.data())
 def test_no_sound_packet_raises_while_a_ring_of_two_forms(data: Any) -> None:

@@ -20,7 +20,7 @@ print(trace_digest([Row("run", node, 1, 1, 0, "sim", "restart", members=(1, 2)) 
 
 
 def test_golden() -> None:
-    assert trace_digest(ROWS) == "51072c0b213d618db30633573ce1751263b3353bf7ee58a551ee1fd9d6a7ea3d"
+    assert trace_digest(ROWS) == "6b4ccf824490ddddf815124e11df7808e919083e36625001f0912917da4b92a8"
 
 
 def test_order_matters() -> None:

@@ -71,11 +71,11 @@ def test_a_header_cut_short(path: Path) -> None:
 
 
 def test_another_schema(path: Path) -> None:
-    refuses(path, '{"schema":99}\n', ":1: the trace has schema 99 and this program reads schema 3")
+    refuses(path, '{"schema":99}\n', ":1: the trace has schema 99 and this program reads schema 4")
 
 
 def test_an_older_trace_is_refused_with_the_way_out(path: Path) -> None:
-    refuses(path, '{"schema":2}\n', ":1: the trace has schema 2 .* read it with the version that wrote it")
+    refuses(path, '{"schema":3}\n', ":1: the trace has schema 3 .* read it with the version that wrote it")
 
 
 def test_no_schema(path: Path) -> None:
@@ -94,7 +94,7 @@ def test_a_missing_column(path: Path) -> None:
 
 
 def test_an_unknown_column(path: Path) -> None:
-    refuses(path, edited(path, 3, colour="red"), ":3: column 'colour' is not in schema 3")
+    refuses(path, edited(path, 3, colour="red"), ":3: column 'colour' is not in schema 4")
 
 
 def test_a_value_of_another_type(path: Path) -> None:

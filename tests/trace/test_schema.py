@@ -115,5 +115,5 @@ def test_the_test_notices(line: str) -> None:
 
 
 def test_the_schema_names_the_layers() -> None:
-    assert schema.SCHEMA_VERSION == 3
-    assert set(OWN) == {"srp", "groups"}
+    assert schema.SCHEMA_VERSION == 4
+    assert set(OWN) == {"srp", "groups", "corel"}

@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import totempole
+from sweeps import examples
 from totempole.errors import TraceError
 from totempole.trace import reader
 from totempole.trace import spool as spool_module
@@ -93,7 +94,7 @@ any_row = any_of(Row)
 
 
 @given(st.lists(any_row, max_size=20), st.integers(1, 7), st.integers(5, 30))
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_round_trip(
     tmp_path_factory: pytest.TempPathFactory, found: list[Row], batch_rows: int, part_rows: int
 ) -> None:
@@ -174,13 +175,13 @@ def test_the_nodes_and_files_of_a_directory_are_merged(tmp_path: Path) -> None:
 
 def test_a_trace_is_read_whole_while_its_node_converts_it(tmp_path: Path) -> None:
     spool = Spool(tmp_path, "r", 1, batch_rows=5, part_rows=10)
-    for step in range(1, 201):
+    for step in range(1, 101):
         spool(row(step))
         if step % 5 == 0:
             spool.drain()
             assert read_trace(tmp_path) == rows(step)
     spool.close()
-    assert read_trace(tmp_path) == rows(200)
+    assert read_trace(tmp_path) == rows(100)
 
 
 @pytest.mark.parametrize("when", ["before the listing", "amid it", "after it"])
@@ -265,6 +266,7 @@ for step in range(spool.last_step + 1, 1_000_000):
 """
 
 
+@pytest.mark.nodes
 def test_a_killed_node_leaves_a_legal_prefix(tmp_path: Path) -> None:
     """Killed at any time, also while parts are being converted; restarted with the same run's name."""
     flushed = 0
@@ -301,6 +303,7 @@ def cut(tmp_path: Path) -> tuple[Path, bytes, list[int]]:
     return path, path.read_bytes(), ends
 
 
+@pytest.mark.search
 def test_every_cut_of_a_spool_is_a_legal_prefix(cut: tuple[Path, bytes, list[int]]) -> None:
     path, whole, ends = cut
     edges = {edge + step for edge in (0, *ends) for step in range(-80, 80)}
@@ -382,12 +385,12 @@ def test_another_schema_version(part: Path) -> None:
 
 def test_an_older_trace_is_refused_with_the_way_out(part: Path) -> None:
     table = pq.ParquetFile(part).read().drop_columns(["reason", "groups_to"])
-    rewritten(part, table.replace_schema_metadata({VERSION_KEY: b"2"}))
-    refuses(part, "has schema 2 .* reads schema 3; read it with the version that wrote it, or trace the run")
+    rewritten(part, table.replace_schema_metadata({VERSION_KEY: b"3"}))
+    refuses(part, "has schema 3 .* reads schema 4; read it with the version that wrote it, or trace the run")
     spool = part.with_name(".part-00001.arrows")
-    with pa.ipc.new_stream(str(spool), table.schema.with_metadata({VERSION_KEY: b"2"})) as writer:
-        writer.write_table(table.replace_schema_metadata({VERSION_KEY: b"2"}))
-    refuses(spool, "has schema 2 .* reads schema 3; read it with the version that wrote it")
+    with pa.ipc.new_stream(str(spool), table.schema.with_metadata({VERSION_KEY: b"3"})) as writer:
+        writer.write_table(table.replace_schema_metadata({VERSION_KEY: b"3"}))
+    refuses(spool, "has schema 3 .* reads schema 4; read it with the version that wrote it")
 
 
 def test_no_schema_version(part: Path) -> None:

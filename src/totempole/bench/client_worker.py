@@ -1,8 +1,9 @@
-"""Programs that use a daemon, for benchmarks: sessions in one group, led by lines of text.
+"""Programs with sessions, for benchmarks: all in one group, led by lines of text.
 
 `python -m totempole.bench.client_worker SOCKET [SESSIONS]` connects so many sessions to the daemon, all in
 the group "bench", and prints a line of JSON whenever the least number of members that any of them sees has
-changed. It takes commands on standard input, one a line:
+changed. With FILE.toml in place of SOCKET the one session is that of an embedded `Node`, on a thread.
+Commands come on standard input, one a line:
 
     flood SIZE SERVICE [WINDOW]  multicasts messages of so many bytes as fast as they are accepted; with a
                               window, only while fewer of its own bytes than that have not come back
@@ -20,12 +21,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import resource
 import sys
 import time
 from collections.abc import Callable, Coroutine
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 from struct import Struct
 from typing import Any
@@ -150,6 +153,18 @@ def _stamped(size: int) -> bytes:
     return _SENT_AT.pack(time.monotonic_ns()) + bytes(size - SIZE_LEAST)
 
 
+def _session(place: str, number: int) -> AbstractAsyncContextManager[Session]:
+    if not place.endswith(".toml"):
+        return connect(place, name=f"bench {number}", reconnect=False)
+    # Here, because a client loads no node: its memory and its start are measured, too.
+    from totempole.runtime.config import LoggingConfig, NodeConfig
+    from totempole.runtime.node import Node
+
+    config = NodeConfig.load(place)
+    logging.basicConfig(level=config.logging.level.upper())
+    return Node(replace(config, logging=LoggingConfig()))
+
+
 class Programs:
     """All sessions of this process, and what leads them."""
 
@@ -161,12 +176,10 @@ class Programs:
         self._cpu_s = time.process_time()
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    async def run(self, socket: str, sessions: int) -> None:
+    async def run(self, place: str, sessions: int) -> None:
         async with AsyncExitStack() as open_now, asyncio.TaskGroup() as tasks:
             for number in range(sessions):
-                session = await open_now.enter_async_context(
-                    connect(socket, name=f"bench {number}", reconnect=False)
-                )
+                session = await open_now.enter_async_context(_session(place, number))
                 group = await open_now.enter_async_context(session.join(GROUP, policy="block"))
                 program = Program(session, group, self._changed)
                 self.programs.append(program)
@@ -174,7 +187,7 @@ class Programs:
             asyncio.get_running_loop().add_reader(sys.stdin.fileno(), self._on_command)
             self._changed()
             await self.over
-            os._exit(0)  # the daemon is ended anyway: no farewells
+            os._exit(0)  # all nodes are ended anyway: no farewells
 
     def _changed(self) -> None:
         members = min((program.members for program in self.programs), default=0)
@@ -256,19 +269,19 @@ def _say(**fields: Any) -> None:
     print(json.dumps(fields), flush=True)
 
 
-async def _main(socket: str, sessions: int) -> None:
-    await Programs().run(socket, sessions)
+async def _main(place: str, sessions: int) -> None:
+    await Programs().run(place, sessions)
 
 
 def main() -> int:
-    socket = sys.argv[1]
+    place = sys.argv[1]
     sessions = int(sys.argv[2]) if len(sys.argv) > 2 else 1
     try:
         import uvloop
     except ImportError:
-        asyncio.run(_main(socket, sessions))
+        asyncio.run(_main(place, sessions))
     else:
-        uvloop.run(_main(socket, sessions))
+        uvloop.run(_main(place, sessions))
     return 0
 
 

@@ -3,9 +3,13 @@
 Four daemons each, one sender, a bridge at MTU 1500. Corosync runs with its defaults, with and without its
 realtime priority ("-rt"), and stands with the best of its transports at each size; Totempole runs with its
 own defaults, but that unencrypted it checks no contents (`check_contents = 0`), as corosync does not either:
-embedded in the program that sends and counts, and through daemon and client, as corosync does.
-Embedded, its latencies, too, are taken with and without a realtime priority; a daemon with one would only
-keep its client waiting.
+in three ways.
+
+`CALLBACK`: the bare ring without groups, as callbacks on the node's own thread, which no program uses
+(`runtime.application.Application`). Its latencies, too, are taken with and without a realtime priority.
+`NODE`: a program with an embedded `Node`, on a thread, in a group.
+`DAEMON`: a program that is a client of `totem node` (`connect`), in a group, as corosync's clients are. A
+daemon with a realtime priority would only keep its client waiting.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 
 from totempole.bench import corosync
-from totempole.bench.daemons import DaemonBench
+from totempole.bench.daemons import DaemonBench, NodeBench, ProgramBench
 from totempole.bench.realtime import realtime
 from totempole.bench.ring import LEAN, RingBench
 from totempole.lab import Lab
@@ -32,8 +36,8 @@ LATENCY_BYTES = 64
 LATENCY_RATE = 200
 PERCENTILES = (50, 99, 99.9)
 SERVICES = ("agreed", "safe")
-DAEMON = "daemon "
-"""Begins the name of what was measured through daemon and client."""
+CALLBACK, NODE, DAEMON = "callback ", "node ", "daemon "
+"""Begin the names of what was measured in each way."""
 
 Tell = Callable[[str], None]
 
@@ -50,7 +54,7 @@ class Plan:
     @property
     def steps(self) -> int:
         """Clusters that are started, all told."""
-        return self.rounds * sum(len(variants(sealed)) + 2 for sealed in self.encrypted)
+        return self.rounds * sum(len(variants(sealed)) + 3 for sealed in self.encrypted)
 
 
 QUICK = Plan(rounds=1, seconds=1.0, sizes=(64, 1600), latency_count=200, encrypted=(False,))
@@ -66,10 +70,10 @@ class Samples:
     theirs: dict[tuple[bool, str, int], list[float]] = field(default_factory=lambda: defaultdict(list))
     """Messages per second by encryption, transport, size."""
     ours: dict[tuple[bool, str, int], list[float]] = field(default_factory=lambda: defaultdict(list))
-    """By encryption, variant (agreed, safe, agreed with gso_max_segs 1; two through a daemon), size."""
+    """By encryption, way and service (of callbacks also "cut": agreed with gso_max_segs 1), size."""
     their_latencies_us: dict[str, list[list[float]]] = field(default_factory=lambda: defaultdict(list))
     our_latencies_us: dict[str, list[list[float]]] = field(default_factory=lambda: defaultdict(list))
-    """Embedded, with and without a realtime priority, and through daemon and client."""
+    """By way; of callbacks, with and without a realtime priority."""
     their_failovers_ms: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     our_failovers_ms: list[float] = field(default_factory=list)
 
@@ -101,14 +105,17 @@ def measure(plan: Plan, tell: Tell) -> Samples:
                     tell(f"corosync {name}{' encrypted' if sealed else ''}")
                     with corosync.Cluster(lab, transport, sealed, realtime) as cluster:
                         _measure_theirs(cluster, plan, samples, name, sealed)
-                tell(f"totempole{' sealed' if sealed else ''}")
+                tell(f"totempole, callbacks{' sealed' if sealed else ''}")
                 setup = Setup(key_file=key_file) if sealed else LEAN
                 place = Path(directory) / f"round-{number}-{'sealed' if sealed else 'plain'}"
                 with RingBench(lab, place, setup) as ring:
                     _measure_ours(lab, ring, plan, samples, sealed)
+                tell(f"totempole, Node{' sealed' if sealed else ''}")
+                with NodeBench(lab, place / "nodes", setup) as nodes:
+                    _measure_programs(nodes, NODE, plan, samples, sealed)
                 tell(f"totempole, daemon and client{' sealed' if sealed else ''}")
                 with DaemonBench(lab, place / "daemons", setup) as daemons:
-                    _measure_daemons(daemons, plan, samples, sealed)
+                    _measure_programs(daemons, DAEMON, plan, samples, sealed)
     return samples
 
 
@@ -136,15 +143,15 @@ def _measure_ours(lab: Lab, ring: RingBench, plan: Plan, samples: Samples, seale
     for size in plan.sizes:
         for service in SERVICES:
             rate = ring.throughput(size, plan.seconds, service).messages_per_s
-            samples.ours[sealed, service, size].append(rate)
+            samples.ours[sealed, CALLBACK + service, size].append(rate)
     if sealed:
         return
     lab.holes()
     for size in plan.sizes:
         rate = ring.throughput(size, plan.seconds).messages_per_s
-        samples.ours[sealed, "cut", size].append(rate)
+        samples.ours[sealed, CALLBACK + "cut", size].append(rate)
     lab.holes(on=False)
-    for way, at in (("embedded", nullcontext()), ("embedded, realtime", realtime(ring.processes))):
+    for way, at in ((CALLBACK, nullcontext()), (CALLBACK + "realtime", realtime(ring.processes))):
         with at:
             latencies = ring.latencies_us(LATENCY_BYTES, LATENCY_RATE, plan.latency_count)
             samples.our_latencies_us[way].append(latencies)
@@ -152,11 +159,11 @@ def _measure_ours(lab: Lab, ring: RingBench, plan: Plan, samples: Samples, seale
         samples.our_failovers_ms += ring.failover_ms(victim=HOSTS)
 
 
-def _measure_daemons(daemons: DaemonBench, plan: Plan, samples: Samples, sealed: bool) -> None:
+def _measure_programs(programs: ProgramBench, way: str, plan: Plan, samples: Samples, sealed: bool) -> None:
     for size in plan.sizes:
         for service in SERVICES:
-            rate = daemons.throughput(size, plan.seconds, service).messages_per_s
-            samples.ours[sealed, DAEMON + service, size].append(rate)
+            rate = programs.throughput(size, plan.seconds, service).messages_per_s
+            samples.ours[sealed, way + service, size].append(rate)
     if not sealed:
-        latencies = daemons.latencies_us(LATENCY_BYTES, LATENCY_RATE, plan.latency_count)
-        samples.our_latencies_us["through daemon and client"].append(latencies)
+        latencies = programs.latencies_us(LATENCY_BYTES, LATENCY_RATE, plan.latency_count)
+        samples.our_latencies_us[way].append(latencies)

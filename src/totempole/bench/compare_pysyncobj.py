@@ -1,9 +1,9 @@
 """Totempole beside PySyncObj, in one run: the same hosts, the same sizes, in turn, several rounds.
 
 Three nodes each, one that sends. PySyncObj stands with the better of its two modes. Totempole runs at its
-defaults, embedded and through daemon and client. Nothing is encrypted, and nobody writes messages to disk:
-PySyncObj's operation is done when a majority has it in memory; our agreed message when its place in the order
-is certain, our safe one when every node has it in memory.
+defaults: by callbacks on the bare ring, and through daemon and client. Nothing is encrypted, and nobody
+writes messages to disk: PySyncObj's operation is done when a majority has it in memory; our agreed message
+when its place in the order is certain, our safe one when every node has it in memory.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SIZES = (64, 320, 1600, 8000)
 LATENCY_BYTES = 64
 EMBEDDED_RATE = 200
 MODES = {True: "PySyncObj, batches", False: "PySyncObj, single"}
-EMBEDDED, DAEMON = "embedded", "daemon and client"
+EMBEDDED, DAEMON = "ring callbacks (Application)", "totem node and connect()"
 SERVICES = ("agreed", "safe")
 
 

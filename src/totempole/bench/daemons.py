@@ -1,7 +1,7 @@
-"""Totempole as its users run it: a daemon on each host of a lab, and programs that are its clients.
+"""Totempole as its users run it: programs on each host of a lab, with a daemon there or a node within them.
 
 The daemons are `totem node`, the programs `client_worker`, each a process of its own; they talk by the
-daemon's Unix socket. All settings are the defaults.
+daemon's Unix socket (`connect`), or have an embedded `Node` on a thread. All settings are the defaults.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from totempole.bench.workers import Worker, WorkerError, wait_until
 from totempole.lab import Lab, daemons
-from totempole.lab.cluster import Setup
+from totempole.lab.cluster import Cluster, Setup
 
 CLIENT = "totempole.bench.client_worker"
 WARM_UP_S = 1.0
@@ -46,31 +46,16 @@ class Throughput:
         return self.messages_per_s * self.message_bytes / 1e6
 
 
-class DaemonBench:
-    """Daemons, and one client on each host; that of the first host also sends. As on corosync's side."""
+class ProgramBench:
+    """A program on each host, all in one group; that of the first host also sends."""
 
-    def __init__(
-        self,
-        lab: Lab,
-        directory: Path,
-        setup: Setup,
-        hosts: Collection[int] | None = None,
-        settings: Collection[str] = (),
-    ) -> None:
-        self.daemons = Daemons(lab, directory, setup, hosts, settings)
+    def __init__(self) -> None:
         self.clients: list[Worker] = []
         self._open = ExitStack()
 
-    def __enter__(self) -> Self:
-        with ExitStack() as opening:
-            opening.enter_context(self.daemons)
-            for number in self.daemons.numbers:
-                client = self.daemons.client(number)
-                opening.callback(client.close)
-                self.clients.append(client)
-            wait_for_members(self.clients, len(self.clients))
-            self._open = opening.pop_all()
-        return self
+    def _start(self, opening: ExitStack, client: Worker) -> None:
+        opening.callback(client.close)
+        self.clients.append(client)
 
     def __exit__(self, *_: object) -> None:
         self._open.close()
@@ -103,6 +88,7 @@ class DaemonBench:
         time.sleep(count / rate)
         report = sender.report()
         sender.tell("quiet")
+        drain([sender])
         check_sessions([report])
         latencies: list[float] = report["latencies_us"]
         return latencies
@@ -116,6 +102,52 @@ class DaemonBench:
         check_sessions([report])
         latencies: list[float] = report["latencies_us"]
         return latencies
+
+
+class NodeBench(ProgramBench):
+    """Each program has a node of its own: `Node`, on a thread."""
+
+    def __init__(self, lab: Lab, directory: Path, setup: Setup, hosts: Collection[int] | None = None) -> None:
+        super().__init__()
+        directory.mkdir(parents=True, exist_ok=True)
+        Cluster(lab, directory, setup, hosts)  # only writes the configurations
+        self._lab = lab
+        self._directory = directory
+        self._numbers = sorted(hosts or lab.hosts)
+
+    def __enter__(self) -> Self:
+        with ExitStack() as opening:
+            for number in self._numbers:
+                file = self._directory / f"node-{number}.toml"
+                log = self._directory / f"program-{number}.log"
+                self._start(opening, Worker(self._lab.hosts[number], CLIENT, [file], log))
+            wait_for_members(self.clients, len(self.clients))
+            self._open = opening.pop_all()
+        return self
+
+
+class DaemonBench(ProgramBench):
+    """Daemons, and one client on each host. As on corosync's side."""
+
+    def __init__(
+        self,
+        lab: Lab,
+        directory: Path,
+        setup: Setup,
+        hosts: Collection[int] | None = None,
+        settings: Collection[str] = (),
+    ) -> None:
+        super().__init__()
+        self.daemons = Daemons(lab, directory, setup, hosts, settings)
+
+    def __enter__(self) -> Self:
+        with ExitStack() as opening:
+            opening.enter_context(self.daemons)
+            for number in self.daemons.numbers:
+                self._start(opening, self.daemons.client(number))
+            wait_for_members(self.clients, len(self.clients))
+            self._open = opening.pop_all()
+        return self
 
 
 def wait_for_members(workers: Collection[Worker], members: int) -> None:

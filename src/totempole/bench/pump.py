@@ -30,6 +30,8 @@ WINDOWS = (2, 4, 8, 16, 32)
 LOSS_MAX = 0.01
 """A window that loses more does not count as carried."""
 WARM_UP_S = 0.3
+BURSTS_MIN = 200
+"""A measurement goes on until so many bursts were sent: the loss of a few says nothing."""
 STALL_S = 0.05
 """Bytes that were not acknowledged for so long are given up as lost. A slow link takes 5 ms for a burst."""
 ACK_S_MAX = 0.002
@@ -197,14 +199,14 @@ class Sender:
     def run(self) -> dict[str, float]:
         self._send_until(time.monotonic() + WARM_UP_S)
         began_s, sent, received = time.monotonic(), self._sent, dict(self._received)
-        self._send_until(began_s + self._job.seconds)
+        self._send_until(began_s + self._job.seconds, sent + BURSTS_MIN * self._job.burst_bytes)
         took_s = time.monotonic() - began_s
         least = min(self._received[number] - received[number] for number in received)
         return {"bytes_per_s": least / took_s, "loss": max(0.0, 1 - least / (self._sent - sent))}
 
-    def _send_until(self, end_s: float) -> None:
+    def _send_until(self, end_s: float, sent_min: int = 0) -> None:
         window = self._job.window * self._job.burst_bytes
-        while time.monotonic() < end_s:
+        while time.monotonic() < end_s or self._sent < sent_min:
             for piece in self._pieces:
                 self._data.send(piece)
             self._sent += self._job.burst_bytes

@@ -1,10 +1,11 @@
 """PySyncObj (PyPI) as a peer to be measured beside: three nodes that replicate an object by Raft.
 
-Its settings are its defaults but for one, `appendEntriesUseBatch`, which its documentation offers for more
-operations a second (on, the default) or faster single ones (off): whichever is better stands. So does the
-best of several numbers of operations under way. Operations are started at the leader: that spares them a hop.
-There is no journal: a node keeps its log in memory, as ours does. An operation is done when a majority has it
-and the leader has applied it.
+Its settings are its defaults but for larger socket buffers and `appendEntriesUseBatch`, which its
+documentation offers for more operations a second (on, the default) or faster single ones (off): whichever is
+better stands. So does the best of several numbers of operations under way. Operations are started at the
+leader: that spares them a hop. An operation is done when a majority has it and the leader has applied it.
+Without a journal a node keeps its log in memory; with one it also writes to a mapped file, which it never
+syncs.
 """
 
 from __future__ import annotations
@@ -17,11 +18,15 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Self
 
+from totempole.bench.compare import percentile
+from totempole.bench.replicated import Load
 from totempole.bench.workers import Worker, WorkerError, wait_until
 from totempole.lab import Lab
+from totempole.lab.loopback import LoopbackLab
 
 MODULE = "totempole.bench.pysyncobj_worker"
 PORT = 5700
+WAY = "replicated operation"
 WINDOWS = (100, 300, 1_000, 3_000)
 WINDOW_BYTES_MAX = 10_000_000
 """Operations under way that are tried at full load. With more, leaders are deposed and operations lost."""
@@ -36,7 +41,7 @@ TURN_S_MAX = 1.0
 def missing() -> str:
     """Why it cannot be run here, apart from what a lab needs; empty when it can."""
     if find_spec("pysyncobj") is None:
-        return "install the package pysyncobj (pip install 'totempole[bench]')"
+        return "install the package pysyncobj (pip install '.[bench]' in a clone)"
     return ""
 
 
@@ -51,13 +56,21 @@ class Throughput:
 
 
 class Cluster:
-    """A node on each host of the lab."""
+    """A node on each host of the lab. With `journals`, each keeps one in the directory."""
 
-    def __init__(self, lab: Lab, directory: Path, batches: bool, windows: Sequence[int] = WINDOWS) -> None:
+    def __init__(
+        self,
+        lab: Lab | LoopbackLab,
+        directory: Path,
+        batches: bool,
+        windows: Sequence[int] = WINDOWS,
+        journals: bool = False,
+    ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self._hosts = lab.hosts
         self._directory = directory
         self._batches = batches
+        self._journals = journals
         self._windows = windows
         self._open = ExitStack()
         self.nodes: list[Worker] = []
@@ -67,7 +80,9 @@ class Cluster:
         with ExitStack() as opening:
             for number, host in self._hosts.items():
                 others = ",".join(address for other, address in addresses.items() if other != number)
-                words = [addresses[number], others, int(self._batches)]
+                words: list[object] = [addresses[number], others, int(self._batches)]
+                if self._journals:
+                    words.append(self._directory / f"journal-{number}")
                 node = Worker(host, MODULE, words, self._directory / f"pysyncobj-{number}.log")
                 opening.callback(node.close)
                 self.nodes.append(node)
@@ -88,8 +103,22 @@ class Cluster:
 
     def throughput(self, message_bytes: int, seconds: float) -> Throughput:
         window = self._best_window(message_bytes)
-        rate = self._rate(message_bytes, window, WARM_UP_S, seconds)
+        rate = _slowest(self._flood(message_bytes, window, WARM_UP_S, seconds))
         return Throughput(message_bytes, self._batches, window, rate)
+
+    def load(self, way: str, record_bytes: int, seconds: float) -> Load:
+        assert way == WAY, "there is one way to start operations"
+        return self.load_with(self._best_window(record_bytes), record_bytes, WARM_UP_S, seconds)
+
+    def load_with(self, window: int, record_bytes: int, settling_s: float, seconds: float) -> Load:
+        """With so many operations under way."""
+        reports = self._flood(record_bytes, window, settling_s, seconds)
+        rate = _slowest(reports)
+        latencies = [us for report in reports for us in report["latencies_us"]]
+        if not latencies:
+            raise self.leader.failure("finished no operation that was timed")
+        cpu_s = sum(report["cpu_s"] / report["seconds"] for report in reports)
+        return Load(rate, percentile(latencies, 50), percentile(latencies, 99), cpu_s * 1e6 / rate, window)
 
     def _best_window(self, message_bytes: int) -> int:
         """From small to large, until it is clear that larger ones are worse."""
@@ -98,12 +127,15 @@ class Cluster:
         if len(windows) == 1:
             return windows[0]
         for window in windows:
-            rates[window] = self._rate(message_bytes, window, SETTLING_S, TRIAL_S)
+            rates[window] = _slowest(self._flood(message_bytes, window, SETTLING_S, TRIAL_S))
             if rates[window] < max(rates.values()) / 2:
                 break
         return max(rates, key=lambda window: rates[window])
 
-    def _rate(self, message_bytes: int, window: int, settling_s: float, seconds: float) -> float:
+    def _flood(
+        self, message_bytes: int, window: int, settling_s: float, seconds: float
+    ) -> list[dict[str, Any]]:
+        """What each node has counted."""
         leader = self.leader
         leader.tell("flood", message_bytes, window)
         time.sleep(settling_s)
@@ -116,8 +148,7 @@ class Cluster:
         leader.tell("quiet")
         self._drain()
         _check(reports)
-        rates: list[float] = [report["applied"] / report["seconds"] for report in reports]
-        return min(rates)
+        return reports
 
     def _drain(self) -> None:
         give_up_s = time.monotonic() + DRAIN_S_MAX
@@ -137,6 +168,12 @@ class Cluster:
         _check([report])
         latencies: list[float] = report["latencies_us"]
         return latencies
+
+
+def _slowest(reports: list[dict[str, Any]]) -> float:
+    """Operations per second."""
+    rates: list[float] = [report["applied"] / report["seconds"] for report in reports]
+    return min(rates)
 
 
 def _check(reports: list[dict[str, Any]]) -> None:

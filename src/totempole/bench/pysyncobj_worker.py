@@ -1,10 +1,12 @@
 """A PySyncObj node for benchmarks: a replicated object that counts, led by lines of text.
 
-`python -m totempole.bench.pysyncobj_worker OWN OTHER,OTHER BATCHES` with addresses as HOST:PORT and BATCHES 0
-or 1 (its `appendEntriesUseBatch`). The node is ticked by this program, which the library offers for programs
-with a loop of their own and which spares it a thread. Commands, one a line:
+`python -m totempole.bench.pysyncobj_worker OWN OTHER,OTHER BATCHES [JOURNAL]` with addresses as HOST:PORT,
+BATCHES 0 or 1 (its `appendEntriesUseBatch`) and a file for its journal. The node is ticked by this program,
+which the library offers for programs with a loop of their own and which spares it a thread. Commands, one a
+line:
 
-    flood SIZE WINDOW         keeps so many operations with an argument of so many bytes under way
+    flood SIZE WINDOW         keeps so many operations with an argument of so many bytes under way; of each
+                              so many of them, one is timed
     turns SIZE COUNT          one operation at a time; then reports
     quiet                     starts none from here on
     mark                      counts from here on
@@ -22,17 +24,29 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from pysyncobj import SyncObj, SyncObjConf, replicated
 
 TICK_S = 0.01
+TIMED_EVERY = 16
+BUFFER_BYTES = 2**16
+"""Of sockets. Its default, 8 KiB, is less than one packet of the loopback interface, which then stalls."""
 
 
 class Counter(SyncObj):  # type: ignore[misc]  # the library is not typed
-    def __init__(self, own: str, others: list[str], batches: bool) -> None:
+    def __init__(self, own: str, others: list[str], batches: bool, journal: str | None) -> None:
         self.applied = 0
-        super().__init__(own, others, SyncObjConf(autoTick=False, appendEntriesUseBatch=batches))
+        conf = SyncObjConf(
+            autoTick=False,
+            bindAddress=own,  # or it takes the port of all addresses, and hosts on loopback share them
+            sendBufferSize=BUFFER_BYTES,
+            recvBufferSize=BUFFER_BYTES,
+            appendEntriesUseBatch=batches,
+            journalFile=journal,
+        )
+        super().__init__(own, others, conf)
 
     @replicated  # type: ignore[untyped-decorator]
     def operation(self, payload: bytes) -> None:
@@ -40,8 +54,8 @@ class Counter(SyncObj):  # type: ignore[misc]  # the library is not typed
 
 
 class Node:
-    def __init__(self, own: str, others: list[str], batches: bool) -> None:
-        self._object = Counter(own, others, batches)
+    def __init__(self, own: str, others: list[str], batches: bool, journal: str | None) -> None:
+        self._object = Counter(own, others, batches, journal)
         self._commands: deque[str | None] = deque()
         self._running = True
         self._payload = b""
@@ -98,12 +112,19 @@ class Node:
         count = self._window - self._under_way
         if count > 0:
             self._under_way += count
-            for _ in range(count):
-                operation(payload, callback=done)
+            for number in range(count):
+                if number % TIMED_EVERY:
+                    operation(payload, callback=done)
+                else:
+                    operation(payload, callback=partial(self._timed_done, time.monotonic_ns()))
 
     def _done(self, result: Any, error: int) -> None:
         self._under_way -= 1
         self._failed += error != 0
+
+    def _timed_done(self, started_ns: int, result: Any, error: int) -> None:
+        self._latencies_us.append((time.monotonic_ns() - started_ns) / 1000)
+        self._done(result, error)
 
     def _quiet(self) -> None:
         self._window = 0
@@ -153,8 +174,8 @@ def _say(**fields: Any) -> None:
 
 
 def main() -> int:
-    own, others, batches = sys.argv[1:]
-    Node(own, others.split(","), batches == "1").run()
+    own, others, batches, *journal = sys.argv[1:]
+    Node(own, others.split(","), batches == "1", journal[0] if journal else None).run()
     return 0
 
 

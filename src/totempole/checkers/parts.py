@@ -31,6 +31,7 @@ _KEYS: Mapping[Scope, Callable[[Row], tuple[str, ...]]] = {
     Scope.RING: lambda row: (row.ring,),
     Scope.NODE: lambda row: (str(row.node),),
     Scope.GROUP: lambda row: row.groups.to or (row.group,),
+    Scope.PLACE: lambda row: (str(row.corel.place),),
     Scope.RUN: lambda row: ("",),
 }
 """What a row is of, in each scope. A row may be of several groups."""

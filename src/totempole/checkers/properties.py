@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from totempole.checkers.corel import COREL
 from totempole.checkers.groups import GROUPS
 from totempole.checkers.networks import NETWORKS
 from totempole.checkers.property import Indices, Layer, Property
@@ -13,7 +14,7 @@ from totempole.checkers.terms import Alarmed, Calm, Liveness, Terms
 from totempole.checkers.verdict import Report
 from totempole.trace.schema import Row
 
-LAYERS: tuple[Layer[Any], ...] = (RING, NETWORKS, GROUPS)
+LAYERS: tuple[Layer[Any], ...] = (RING, NETWORKS, GROUPS, COREL)
 """From the lowest up: a new layer adds its module and its name here."""
 
 PROPERTIES: tuple[Property[Any], ...] = tuple(item for layer in LAYERS for item in layer.properties)

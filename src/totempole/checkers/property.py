@@ -29,6 +29,8 @@ class Scope(StrEnum):
     NODE = "node"
     GROUP = "group"
     """Those of one process group. A message to several is in several parts."""
+    PLACE = "place"
+    """Those of one place in the durable order. Rows without a place are in a part of their own."""
     RUN = "run"
     """All of them. If the check reads none beside the context, that is little."""
 

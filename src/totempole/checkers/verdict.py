@@ -96,15 +96,18 @@ class Findings:
         self._count = 0
         self._reasons: list[str] = []
 
-    def violated(self, text: str, *rows: Row, nodes: Iterable[ProcessorId] = ()) -> None:
-        """Notes a violation. Its nodes are `nodes`, or else those of the rows that show it."""
+    def violated(
+        self, text: str, *rows: Row, nodes: Iterable[ProcessorId] = (), messages: Iterable[str] = ()
+    ) -> None:
+        """Notes a violation. Its nodes are `nodes`, or else those of the rows that show it; its messages are
+        those of the rows, and `messages`."""
         self._count += 1
         if self._count > self._listed_max:
             return
         everyone = sorted(set(nodes) or {row.node for row in rows})
-        messages = dict.fromkeys(row.message for row in rows if row.message)
+        every = dict.fromkeys([*(row.message for row in rows if row.message), *messages])
         steps = dict.fromkeys((row.node, row.step) for row in rows)
-        self._violations.append(Violation(self.name, tuple(everyone), tuple(messages), tuple(steps), text))
+        self._violations.append(Violation(self.name, tuple(everyone), tuple(every), tuple(steps), text))
 
     def undecided(self, text: str) -> None:
         if len(self._reasons) < self._listed_max:

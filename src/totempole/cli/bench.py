@@ -10,7 +10,7 @@ from rich.table import Table
 
 from totempole.bench.layers import LAYERS, OTHER, Breakdown
 from totempole.bench.sim import QUICK, Plan, Sample, break_down, measure
-from totempole.cli import bench_net, bench_spark, options
+from totempole.cli import bench_log, bench_net, bench_objects, bench_source, bench_spark, options
 from totempole.cli.output import Screen, table
 
 EXAMPLES = """\
@@ -23,6 +23,14 @@ examples:
   totem bench failover --idle 600 --rounds 1
                              a crash after ten idle minutes, and one on a busy ring
   totem bench rrp --quick    what two and three networks under one ring move, beside one
+  totem bench log --directory /data --json log.json
+                             the durable log on that disk, beside etcd and PySyncObj
+  totem bench objects --quick
+                             replicated objects beside etcd's transactions and PySyncObj
+  totem bench objects --fire --calls 10000
+                             exactly once, through kill -9 of nodes and programs
+  totem bench source --directory /data
+                             the order as a Spark table and stream, beside Parquet
   totem bench spark          events verified and campaign runs per second
 """
 
@@ -36,6 +44,9 @@ def add(parser: options.Parser) -> None:
     options.add_judging(sim, quick="small workloads, three rounds")
     sim.set_defaults(run=run_sim_bench)
     bench_net.add(benches)
+    bench_log.add(benches)
+    bench_objects.add(benches)
+    bench_source.add(benches)
     bench_spark.add(benches)
 
 

@@ -10,18 +10,27 @@ from typing import Any
 from rich.table import Table
 
 from totempole.bench import compare, compare_pysyncobj, corosync, pysyncobj
-from totempole.bench.compare import DAEMON, PERCENTILES
+from totempole.bench.compare import CALLBACK, DAEMON, NODE, PERCENTILES
 from totempole.cli.bench_rounds import chosen_plan, counting
 from totempole.cli.output import Screen, table
 from totempole.errors import TotemError
 
-VARIANTS = {
-    "agreed": "embedded, agreed",
-    "safe": "embedded, safe",
-    "cut": "embedded, agreed, gso_max_segs 1",
-    DAEMON + "agreed": "through daemon and client, agreed",
-    DAEMON + "safe": "through daemon and client, safe",
+WAYS = {
+    CALLBACK: "ring callbacks without groups (Application)",
+    NODE: "embedded Node, in a group",
+    DAEMON: "totem node and connect(), in a group",
 }
+"""What was measured: each way by the name of the interface that the program uses."""
+VARIANTS = {
+    CALLBACK + "agreed": f"{WAYS[CALLBACK]}, agreed",
+    CALLBACK + "safe": f"{WAYS[CALLBACK]}, safe",
+    CALLBACK + "cut": f"{WAYS[CALLBACK]}, agreed, gso_max_segs 1",
+    NODE + "agreed": f"{WAYS[NODE]}, agreed",
+    NODE + "safe": f"{WAYS[NODE]}, safe",
+    DAEMON + "agreed": f"{WAYS[DAEMON]}, agreed",
+    DAEMON + "safe": f"{WAYS[DAEMON]}, safe",
+}
+LATENCIES = {**WAYS, CALLBACK + "realtime": f"{WAYS[CALLBACK]}, realtime"}
 RATE_COLUMNS = ("messages/s", "MB/s", "ratio")
 
 
@@ -87,7 +96,7 @@ def _rates_table(samples: compare.Samples, plan: compare.Plan, sealed: bool) -> 
 
 def _latencies(samples: compare.Samples) -> dict[str, list[float]]:
     rows = {f"corosync {name}": rounds for name, rounds in samples.their_latencies_us.items()}
-    rows |= {f"totempole, {way}": rounds for way, rounds in samples.our_latencies_us.items()}
+    rows |= {f"totempole, {LATENCIES[way]}": rounds for way, rounds in samples.our_latencies_us.items()}
     return {
         name: [
             median(compare.percentile(latencies, percent) for latencies in rounds) for percent in PERCENTILES
@@ -106,7 +115,7 @@ def _failover_table(samples: compare.Samples) -> Table:
 
 def _failovers(samples: compare.Samples) -> dict[str, list[float]]:
     rows = {f"corosync {name}": times for name, times in samples.their_failovers_ms.items()}
-    return {**rows, "totempole": samples.our_failovers_ms}
+    return {**rows, f"totempole, {WAYS[CALLBACK]}": samples.our_failovers_ms}
 
 
 def _compare_data(samples: compare.Samples, plan: compare.Plan) -> dict[str, Any]:

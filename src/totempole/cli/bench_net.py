@@ -24,7 +24,7 @@ QUICK_MINUTES = 0.25
 
 def add(benches: options.Verbs) -> None:
     comparing = _bench(benches, "compare", "measure beside another system, in one run", run_compare)
-    comparing.add_argument("peer", choices=PEERS, help="the system to compare with")
+    comparing.add_argument("peer", choices=tuple(PEERS), help="the system to compare with")
     comparing.add_argument(
         "--latency", action="store_true", help="beside corosync: latencies only, in more and shorter rounds"
     )

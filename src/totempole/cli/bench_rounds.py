@@ -8,7 +8,20 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TypeVar
 
-from totempole.bench import clients, compare, compare_pysyncobj, failover, gaps, lan100, limit, rrp, scale
+from totempole.bench import (
+    clients,
+    compare,
+    compare_pysyncobj,
+    failover,
+    gaps,
+    lan100,
+    limit,
+    log,
+    objects,
+    rrp,
+    scale,
+    source,
+)
 from totempole.cli.output import Screen
 from totempole.errors import TotemError
 from totempole.lab import missing
@@ -24,6 +37,9 @@ P = TypeVar(
     clients.Plan,
     rrp.Plan,
     gaps.Plan,
+    log.Plan,
+    objects.Plan,
+    source.Plan,
 )
 
 
@@ -37,6 +53,13 @@ def counting(screen: Screen, total: int) -> Iterator[Callable[[str], None]]:
     reason = missing()
     if reason:
         raise TotemError(f"hosts are network namespaces here: {reason}")
+    with stepping(screen, total) as tell:
+        yield tell
+
+
+@contextmanager
+def stepping(screen: Screen, total: int) -> Iterator[Callable[[str], None]]:
+    """Without namespaces."""
     with screen.progress("measuring", total) as advance:
         done = 0
 

@@ -7,6 +7,7 @@ the simulator, the benchmarks and Spark.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -19,8 +20,10 @@ from totempole.errors import TotemError
 EXIT_TROUBLE = 2
 EXIT_PASSING = 3
 EXIT_INTERRUPTED = 130
+EXIT_PIPE = 141
+"""As a shell says of a program that SIGPIPE has ended."""
 
-SPARK_MODULES = ("matplotlib", "pyarrow", "pyspark")
+SPARK_MODULES = ("matplotlib", "numpy", "pandas", "pyarrow", "pyspark")
 """What is not installed with the rest: most users of a ring never need it."""
 
 
@@ -35,13 +38,15 @@ class Verb(NamedTuple):
 
 
 VERBS = (
-    Verb("demo", "tell the whole story in the terminal, in a minute or two", "demo"),
+    Verb("demo", "tell the whole story in the terminal, in two or three minutes", "demo"),
+    Verb("dev", "run a cluster on this machine, to try things and to break them", "dev"),
     Verb("node", "run a node of a ring", "node"),
     Verb("status", "ask a running node how it is", "status"),
     Verb("network", "show a ring's networks, take one out of service, put it back", "network"),
     Verb("send", "send messages to groups", "send"),
     Verb("listen", "join groups and print what is delivered", "listen"),
     Verb("groups", "show the groups and their members", "groups"),
+    Verb("log", "read the durable log, and look after its replicas", "log"),
     Verb("load", "send messages to real nodes and measure them", "load"),
     Verb("sim", "play a scenario file in the simulator and judge it", "sim"),
     Verb("fuzz", "search random runs for violated properties", "fuzz"),
@@ -53,6 +58,8 @@ VERBS = (
     Verb("bench", "measure speed", "bench"),
     Verb("keygen", "make the key file of a cluster, or rotate its key", "keygen"),
     Verb("replay", "replay the recorded inputs of a node and compare", "replay_inputs"),
+    Verb("completion", "print what a shell needs to complete commands and options", "completion"),
+    Verb("man", "write the manual pages", "man"),
 )
 
 DESCRIPTION = """\
@@ -68,11 +75,24 @@ perhaps later, 130 interrupted
 
 def main(argv: Sequence[str] | None = None) -> int:
     try:
+        code = _run(argv)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        # Whoever read the output has ended: `totem … | head`. Python would try to write once more at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_PIPE
+
+
+def _run(argv: Sequence[str] | None) -> int:
+    try:
         arguments = _parser().parse_args(argv)
         code: int = arguments.run(arguments)
         return code
     except SystemExit as exit:  # --help, --version, and mistakes in the arguments
         return exit.code if isinstance(exit.code, int) else 0
+    except BrokenPipeError:
+        raise
     except KeyboardInterrupt:
         print("totem: interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
@@ -82,7 +102,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         if error.name not in SPARK_MODULES:
             raise
-        print(f"totem: this command needs {error.name}: pip install 'totempole[spark]'", file=sys.stderr)
+        print(f"totem: this command needs {error.name}: pip install '.[spark]' in a clone", file=sys.stderr)
         return EXIT_TROUBLE
 
 
@@ -97,6 +117,19 @@ def _parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for verb in VERBS:
         options.verb(verbs, verb.name, verb.summary).fill = verb.fill
+    return parser
+
+
+def whole_parser() -> argparse.ArgumentParser:
+    """With the arguments of every verb. A verb that needs what is not installed has none."""
+    parser = _parser()
+    for each in options.parsers_of(parser):
+        assert isinstance(each, options.Parser), "every verb is made by `options.verb`"
+        try:
+            each.filled()
+        except ModuleNotFoundError as error:
+            if error.name not in SPARK_MODULES:
+                raise
     return parser
 
 

@@ -1,4 +1,4 @@
-"""`totem demo`: the whole story in the terminal, in a minute or two."""
+"""`totem demo`: the whole story in the terminal, in two or three minutes."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import re
 import shutil
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from rich.console import Group
 from rich.markup import escape
 from rich.padding import Padding
 from rich.panel import Panel
@@ -19,6 +20,7 @@ from rich.text import Text
 
 from totempole import scenarios
 from totempole.checkers import Outcome as Holds
+from totempole.checkers import Verdict
 from totempole.cli import demo_nodes, demo_spark, demo_text, options
 from totempole.cli.demo_nodes import KEY
 from totempole.cli.figure import REGULAR_COLOURS, draw
@@ -159,8 +161,7 @@ class Demo:
         shown = table("property", "in the dissertation", "1", "2", "3", "4.15", "4.16")
         reports = list(self.reports.values())
         for place, verdict in enumerate(reports[0].verdicts):
-            outcomes = [report.verdicts[place].outcome for report in reports]
-            marks = [Text(MARKS[outcome], style=STYLES[outcome]) for outcome in outcomes]
+            marks = [_mark(report.verdicts[place]) for report in reports]
             shown.add_row(verdict.property, Text(_cited(verdict.property), "dim"), *marks)
         self.screen.print(Padding(shown, (0, 0, 1, 0)))
         self.screen.print(Padding(demo_text.VERDICTS, (0, 2)))
@@ -177,8 +178,11 @@ class Demo:
         self._say(demo_text.REAL)
         _empty(self.out)
         played = demo_nodes.play(QUICK_LOAD_S if self.quick else LOAD_S, self.out)
-        if played.why_whole:
-            self._say(f"[yellow]The network could not be parted here: {escape(played.why_whole)}.[/]")
+        if played.no_namespaces:
+            self._say(
+                f"[dim]All are on the loopback interface, for {escape(played.no_namespaces)}. To part the "
+                "network, each process drops what comes from the other side.[/]"
+            )
         figure = draw(Timeline(played.rows), demo_nodes.NAMES, self.screen.out.width, told=TOLD, legend=False)
         self.screen.print(Padding(figure, (0, 0, 1, 0)))
         delivered = sum(row.kind == "deliver" for row in played.rows)
@@ -279,8 +283,8 @@ class Demo:
         caught = sum(self.caught.values())
         verdict = "[bold green]All of it held[/]" if self.holds else "[bold red]Something did not hold[/]"
         summary = f"{verdict}: {runs} runs, {caught} broken protocols caught, {elapsed_s:.0f} seconds."
-        text = f"{summary}\n{demo_text.NEXT.rstrip()}"
-        self.screen.print(Panel(text, border_style="green" if self.holds else "red", padding=(1, 2)))
+        box = Group(summary, *_next_steps(options.totem_command()))
+        self.screen.print(Panel(box, border_style="green" if self.holds else "red", padding=(1, 2)))
         mutants = [{"mutant": name, "caught": caught} for name, caught in self.caught.items()]
         self.screen.save_json({**self.data, "mutants": mutants, "holds": self.holds})
 
@@ -323,6 +327,11 @@ class Demo:
             self._say(f"[bold red]{name}[/] ({_cited(name)}) is violated: {first}{more}")
 
 
+def _mark(verdict: Verdict) -> Text:
+    """A dash where there was nothing to judge: no groups, or no log."""
+    return Text("-", style="dim") if verdict.note else Text(MARKS[verdict.outcome], STYLES[verdict.outcome])
+
+
 def _empty(directory: Path) -> None:
     """Makes place, unless what is there was not made by a demo."""
     if directory.exists():
@@ -330,6 +339,15 @@ def _empty(directory: Path) -> None:
             raise ConfigurationError(f"{directory}: there is something else; name another place with --out")
         shutil.rmtree(directory)
     directory.mkdir(parents=True)
+
+
+def _next_steps(totem: str) -> Iterator[Table | str]:
+    for title, steps in demo_text.NEXT.items():
+        yield f"\n[bold]{title}[/]"
+        grid = Table.grid(padding=(0, 2, 0, 0))
+        for command, why in steps:
+            grid.add_row(Text(command.format(totem=totem), style="cyan"), Text(why))
+        yield grid
 
 
 def _flat(text: str) -> str:

@@ -22,7 +22,7 @@ def why_not() -> str:
 
     for module in MODULES:
         if find_spec(module) is None:
-            return f"{module} is not installed: pip install 'totempole[spark]'"
+            return f"{module} is not installed: pip install '.[spark]' in a clone"
     try:
         java_home()
     except ConfigurationError as error:

@@ -53,18 +53,26 @@ FIGURE_16 = r"""
     there: as many messages as in \[(q) (r) s t].
     """
 
-VERDICTS = "[dim]✓ holds   ✗ violated   ? a run that is not waited out cannot tell[/]"
+VERDICTS = (
+    "[dim]✓ holds   ✗ violated   ? a run that is not waited out cannot tell   - nothing to judge: the run "
+    "has no groups, or no log[/]"
+)
 
 BROKEN_PROMISE = "Figure 4.16 once more. q and r deliver nothing of what they promised to s and t:"
 
-NEXT = r"""
-totem sim --list            the scenarios you have seen, as files to change
-totem sim figure-4-16 --story
-totem fuzz --seeds 0:1000   a real search, on all cores
-totem fuzz --mutant "deliver past a gap" --shrink
-totem bench sim             how fast it is here
-totem verify TRACES         Spark judges what nodes recorded; totem report draws it
-"""
+NEXT = {
+    "Now a program of your own": (
+        ("{totem} dev", "three nodes on this machine: kill 2, part 1 | 2 3, heal, load"),
+        ('docs/groups.md, "Ten lines"', "a program to paste; `dev` prints how it finds a node"),
+        ("docs/testing.md", "a test with a partition, in virtual time: totempole.testing"),
+    ),
+    "More of what you have seen": (
+        ("{totem} sim --list", "the scenarios, as files to change"),
+        ("{totem} fuzz --seeds 0:1000", "a real search, on all cores"),
+        ("{totem} verify TRACES", "Spark judges what nodes recorded; `report` draws it"),
+    ),
+}
+"""What to type next, and why."""
 
 FAULTS = {
     "fate: lost": "datagrams lost",

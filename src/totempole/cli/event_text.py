@@ -62,10 +62,10 @@ def _message(event: Messages, index: int, payload: bytes) -> dict[str, Any]:
         "number": event.number + index,
         "service": event.service.name.lower(),
         "place": str(event.place),
-    } | _content(payload)
+    } | content(payload)
 
 
-def _content(payload: bytes) -> dict[str, str]:
+def content(payload: bytes) -> dict[str, str]:
     try:
         return {"text": bytes(payload).decode("utf-8")}
     except UnicodeDecodeError:
@@ -77,7 +77,7 @@ def _content(payload: bytes) -> dict[str, str]:
 
 def _document(event: Event) -> dict[str, Any]:
     match event:
-        case View(kind, group, members, together, place, changed):
+        case View(kind, group, members, together, place, changed, info):
             return {
                 "event": "view",
                 "group": group,
@@ -86,6 +86,7 @@ def _document(event: Event) -> dict[str, Any]:
                 "together": [*map(str, together)],
                 "changed": changed,
                 "place": str(place),
+                "info": {str(member): content(each) for member, each in info.items()},
             }
         case Safe(sender, number, count, groups, place):
             return {

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import multiprocessing
-import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -34,6 +32,7 @@ from totempole.sim.explore.mutants import cases_of
 from totempole.sim.explore.roots import ROOTS
 from totempole.sim.explore.space import BUDGETS, Bounds
 from totempole.sim.fuzz.mutants import mutated_stack
+from totempole.sim.fuzz.pools import open_pool
 
 QUICK_STATES = 2_000
 PATH_FILE = "violation.path"
@@ -140,8 +139,7 @@ def _searched(
         for case in cases:
             yield task(case, progress=progress)
         return
-    context = multiprocessing.get_context("spawn")
-    with context.Pool(min(jobs, len(cases)), signal.signal, (signal.SIGINT, signal.SIG_IGN)) as pool:
+    with open_pool(min(jobs, len(cases))) as pool:
         yield from pool.imap(task, cases)
 
 

@@ -69,14 +69,14 @@ def run_figures(arguments: argparse.Namespace) -> int:
         from totempole.spark.progress import watching
         from totempole.spark.session import open_session
     except ImportError as error:
-        raise ConfigurationError(f"totem figures needs pip install 'totempole[spark]': {error}") from None
+        raise ConfigurationError(f"totem figures needs pip install '.[spark]' in a clone: {error}") from None
     screen, out = Screen(arguments.json), Path(arguments.out)
     figures = chosen_figures(arguments.only)
     scale = Scale(arguments.repeats or (1 if arguments.quick else REPEATS), arguments.quick)
     with (
         open_session("totem figures", arguments.master) as spark,
         screen.progress("simulating", len(points_of(figures, scale))) as advance,
-        watching(spark, advance),
+        watching(spark, lambda done, note, _known: advance(done, note)),
     ):
         found = aside(spark, lambda: rerun(spark, figures, scale, out))
     _show(screen, found, out)

@@ -32,6 +32,8 @@ examples:
   totem fuzz --seed 17 --shrink --out small.scenario
   totem fuzz --seed 17 --trace-hash              the same on every machine
   totem fuzz --groups --seeds 0:1000             the same with process groups on the ring
+  totem fuzz --logs --seeds 0:1000               the same with the durable order on these
+  totem fuzz --objects --seeds 0:1000            the same with replicated objects: are they linearisable?
   totem fuzz --networks 2 --style passive        rings on two networks, which fail too
   totem fuzz --networks any --only-networks      nothing else fails: no configuration may change
   totem fuzz --profile lossy --seeds 0:1000      nothing but trouble with packets
@@ -57,6 +59,14 @@ def add(parser: options.Parser) -> None:
     which.add_argument("--seed", type=int, metavar="N", help="replay one seed")
     which.add_argument(
         "--groups", action="store_true", help="runs with process groups: programs that join, send and crash"
+    )
+    which.add_argument(
+        "--logs", action="store_true", help="runs with the durable order: logs whose disks fail, too"
+    )
+    which.add_argument(
+        "--objects",
+        action="store_true",
+        help="runs with replicated objects: programs that call, read, retry, crash and open them again",
     )
     kind_options.add_networks(which)
     add_profile(which)
@@ -134,7 +144,7 @@ def _run_mutants(screen: Screen, arguments: argparse.Namespace, seeds: range) ->
         if arguments.networks is not None:
             unnoticed = NETWORK_STAGED
         return 0 if mutants.hunt_all(screen, seeds, arguments.jobs, unnoticed) else 1
-    if arguments.groups or arguments.networks is not None:
+    if arguments.groups or arguments.logs or arguments.objects or arguments.networks is not None:
         kind = kind_options.kind_asked(arguments)
         return 0 if mutants.hunt_all(screen, seeds, arguments.jobs, kind.mutants) else 1
     return 0 if mutants.hunt_all(screen, seeds, arguments.jobs) else 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -14,11 +14,13 @@ from rich.markup import escape
 from rich.text import Text
 
 from totempole.cli import options
-from totempole.cli.event_text import on_one_line
+from totempole.cli.event_text import content, on_one_line
+from totempole.cli.event_text import shown as as_line
 from totempole.cli.output import Screen, table
 from totempole.cli.reaching import WHERE, add_daemon, daemon_of
 from totempole.client import blocking
 from totempole.errors import TotemError
+from totempole.session import Groups
 from totempole.types import ProcessId
 
 ANSWER_S = 10.0
@@ -32,16 +34,15 @@ examples:
 
 {WHERE}
 
-A member is a program, shown as its host's processor, that one's life, and a number: 2.1700000001.5.
+A member is a program, shown as its host's processor, that one's life, and a number: 2.1700000001.5; behind it
+stands what the program has said of itself, if it has (join with info=).
 """
-
-Groups = Mapping[str, tuple[ProcessId, ...]]
 
 
 def add(parser: options.Parser) -> None:
     parser.epilog = EXAMPLES
     parser.add_argument("--watch", action="store_true", help="ask again every second, until interrupted")
-    parser.add_argument("--json", metavar="FILE", help="the same as data; - is standard output")
+    options.add_json(parser, "the same as data")
     add_daemon(parser)
     parser.set_defaults(run=run_groups)
 
@@ -114,9 +115,20 @@ def page(groups: Groups) -> RenderableType:
         return Text("No groups: nobody has joined one.", "dim")
     shown = table("group", "members", "who", right=("members",))
     for name, members in sorted(groups.items()):
-        shown.add_row(escape(on_one_line(name)), f"{len(members):,}", " ".join(map(str, members)))
+        info = groups.info.get(name, {})
+        who = " ".join(_member(member, info.get(member, b"")) for member in members)
+        shown.add_row(escape(on_one_line(name)), f"{len(members):,}", escape(who))
     return shown
 
 
+def _member(member: ProcessId, info: bytes) -> str:
+    return f"{member} ({as_line(info)})" if info else str(member)
+
+
 def document(groups: Groups) -> dict[str, Any]:
-    return {"groups": {name: [*map(str, members)] for name, members in sorted(groups.items())}}
+    members = {name: [*map(str, who)] for name, who in sorted(groups.items())}
+    info = {
+        name: {str(member): content(each) for member, each in sorted(told.items())}
+        for name, told in sorted(groups.info.items())
+    }
+    return {"groups": members, **({"info": info} if info else {})}

@@ -1,11 +1,11 @@
-"""The options that say what `totem fuzz` searches: a ring, process groups, or a ring on several networks."""
+"""The options that say what `totem fuzz` searches: a ring, groups, the durable order, or several networks."""
 
 from __future__ import annotations
 
 import argparse
 
 from totempole.errors import TotemError
-from totempole.sim.fuzz.kinds import GROUPS, Kind, kind_of, network_kind
+from totempole.sim.fuzz.kinds import GROUPS, LOGS, OBJECTS, Kind, kind_of, network_kind
 from totempole.sim.fuzz.mutants import Mutant
 from totempole.sim.fuzz.network_plan import ANY, STYLES, Ways
 
@@ -38,7 +38,17 @@ def kind_asked(arguments: argparse.Namespace, mutant: Mutant | None = None) -> K
     if arguments.networks is None:
         if arguments.style or arguments.only_networks:
             raise TotemError("fuzz: --style and --only-networks need --networks N")
+        if arguments.groups + arguments.logs + arguments.objects > 1:
+            raise TotemError(
+                "fuzz: --groups, --logs and --objects are searches of their own: give one of them"
+            )
+        if arguments.objects:
+            return OBJECTS
+        if arguments.logs:
+            return LOGS
         return GROUPS if arguments.groups else kind_of(mutant)
-    if arguments.groups:
-        raise TotemError("fuzz: --networks and --groups are two searches: give one of them")
+    if arguments.groups or arguments.logs or arguments.objects:
+        raise TotemError(
+            "fuzz: --networks, --groups, --logs and --objects are searches of their own: give one of them"
+        )
     return network_kind(Ways(arguments.style or ANY, arguments.networks, arguments.only_networks))

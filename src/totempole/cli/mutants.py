@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import signal
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -12,13 +10,16 @@ from totempole.errors import TotemError
 from totempole.sim.fuzz.group_mutants import GROUP_HARMLESS, GROUP_MUTANTS, GROUP_STAGED, GROUP_UNNOTICED
 from totempole.sim.fuzz.mutants import BY_HAND, HARMLESS, MUTANTS, STAGED, UNNOTICED, Mutant, hunt
 from totempole.sim.fuzz.network_mutants import NETWORK_MUTANTS, NETWORK_STAGED
+from totempole.sim.fuzz.object_mutants import OBJECT_MUTANTS, OBJECT_STAGED
+from totempole.sim.fuzz.pools import open_pool
 
 EVERY = (
     *(*MUTANTS, *STAGED, *BY_HAND, *UNNOTICED, *HARMLESS),
     *(*GROUP_MUTANTS, *GROUP_STAGED, *GROUP_UNNOTICED, *GROUP_HARMLESS),
     *(*NETWORK_MUTANTS, *NETWORK_STAGED),
+    *(*OBJECT_MUTANTS, *OBJECT_STAGED),
 )
-"""Of the ring, of process groups, and of rings on several networks."""
+"""Of the ring, of process groups, of rings on several networks, and of replicated objects."""
 
 
 def find_mutant(name: str) -> Mutant:
@@ -40,7 +41,7 @@ def show_list(screen: Screen) -> None:
     screen.print(shown)
     screen.print(
         "\nHunt those of the ring (srp): totem fuzz --mutants --seeds 0:500; those of groups: with --groups; "
-        "those of several networks: with --networks any. "
+        "those of several networks: with --networks any; those of objects: with --objects. "
         "One: totem fuzz --mutant NAME --shrink"
     )
 
@@ -71,8 +72,7 @@ def _kills(tasks: Sequence[tuple[Mutant, range]], jobs: int) -> Iterator[Kill]:
     if jobs <= 1:
         yield from map(_kill, tasks)
         return
-    context = multiprocessing.get_context("spawn")
-    with context.Pool(max(1, min(jobs, len(tasks))), signal.signal, (signal.SIGINT, signal.SIG_IGN)) as pool:
+    with open_pool(max(1, min(jobs, len(tasks)))) as pool:
         yield from pool.imap_unordered(_kill, tasks)
 
 

@@ -46,7 +46,7 @@ def add(parser: options.Parser) -> None:
         metavar="SECONDS",
         help=f"how long drain and restore may take (default {WAIT_S:g})",
     )
-    parser.add_argument("--json", metavar="FILE", help="the same as data; - is standard output")
+    options.add_json(parser, "the same as data")
     parser.set_defaults(run=run_network)
 
 

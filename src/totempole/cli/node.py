@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import socket
 import sys
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -14,19 +18,27 @@ from typing import TYPE_CHECKING, NamedTuple
 from rich.markup import escape
 
 from totempole.cli import options
+from totempole.cli.command import EXIT_PASSING, EXIT_TROUBLE
 from totempole.cli.output import Screen, table
+from totempole.daemon.config import parse_address
+from totempole.daemon.doors import check_doors, try_doors
+from totempole.daemon.tls import listen_tcp
 from totempole.errors import TotemError
+from totempole.log.reader import LogReader
 from totempole.runtime.config import NetworkConfig, NodeConfig
-from totempole.runtime.config_text import print_config
+from totempole.runtime.config_text import print_config, print_short, short_text
 from totempole.runtime.daemon import run_daemon
+from totempole.runtime.log_store import check_owner
 from totempole.runtime.logs import start_logging, stop_logging
 from totempole.runtime.status import SOCKET_NAME, StatusError, read_status
 
 if TYPE_CHECKING:
     from totempole.runtime.network import Network
+    from totempole.runtime.service import Service
 
 EXAMPLES = """\
 examples:
+  totem node --print-config --short > node.toml      a node to try out on this host, as it is
   totem node --print-config > node.toml     every setting, its default and its meaning
   totem keygen totem.key                    the key that all hosts share
   totem node --config node.toml --check     are the settings good, and can everything be opened?
@@ -37,7 +49,7 @@ examples:
 SIGTERM and Ctrl-C leave the ring gracefully, the second time at once. SIGHUP reads the key file again, and
 the settings: a ring on several networks takes further ones at the end, or does without the last.
 Exits 0 after a graceful leave, 2 if something is set wrong, 3 if it had to stop, or could not start yet;
-docs/node.md says when.
+docs/node.md says when. --check exits in the same way: 0 if the node would start, 2 or 3 if it would not.
 """
 
 
@@ -46,35 +58,65 @@ def add(parser: options.Parser) -> None:
     options.add_config(parser)
     parser.add_argument("--check", action="store_true", help="open everything, say what, and close it again")
     parser.add_argument("--print-config", action="store_true", help="print every setting as a TOML file")
-    parser.add_argument("--json", metavar="FILE", help="what --check found, as data; - is standard output")
+    parser.add_argument("--lab", nargs="*", metavar="ADDRESS", help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--short", action="store_true", help="of --print-config: only what must be given, or differs"
+    )
+    options.add_json(parser, "what --check found, as data")
     parser.set_defaults(run=run_node)
 
 
 def run_node(arguments: argparse.Namespace) -> int:
     if arguments.print_config:
-        sys.stdout.write(print_config(_load(arguments, places=False) if arguments.config else None))
+        sys.stdout.write(_printed(arguments))
         return 0
+    if arguments.short:
+        raise TotemError("node: --short goes with --print-config")
     if not arguments.config:
         raise TotemError("node: --config FILE is missing; totem node --print-config writes one to start from")
     config = _load(arguments, places=not arguments.check)
     if arguments.check:
         return check(Screen(arguments.json), config)
-    return serve(config, partial(_load, arguments, places=True))
+    return serve(config, partial(_load, arguments, places=True), arguments.lab)
+
+
+def _printed(arguments: argparse.Namespace) -> str:
+    config = _load(arguments, places=False) if arguments.config else None
+    if not arguments.short:
+        return print_config(config)
+    return print_short(arguments.set) if config is None else short_text(config)
 
 
 def _load(arguments: argparse.Namespace, places: bool) -> NodeConfig:
     return NodeConfig.load(arguments.config, arguments.set, places=places)
 
 
-def serve(config: NodeConfig, reread: Callable[[], NodeConfig]) -> int:
+def serve(config: NodeConfig, reread: Callable[[], NodeConfig], cut: Sequence[str] | None = None) -> int:
+    """`cut`: of a node in a lab, the addresses that it does not hear (runtime/packet_filter.py)."""
     # Here, because a node brings sockets, storage and the seal with it, and other commands need none of them.
+    from totempole.runtime.memory import prepare_for_packets
+    from totempole.runtime.packet_filter import PacketFilter, check_loopback
     from totempole.runtime.service import Service
 
-    logger = start_logging(config.log.level, config.log.format)
+    logger = start_logging(config.logging.level, config.logging.format)
     try:
-        return run_daemon(Service(config, logger, reread), config, logger)
+        packet_filter = None if cut is None else PacketFilter(cut)
+        if packet_filter is not None:
+            check_loopback(config)
+        with closing(Service(config, logger, reread, packet_filter)) as service:
+            if packet_filter is not None:
+                threading.Thread(target=_stop_with_input, args=(service,), daemon=True).start()
+            prepare_for_packets()
+            return run_daemon(service, config, logger)
     finally:
         stop_logging()
+
+
+def _stop_with_input(service: Service) -> None:
+    """A node in a lab leaves when whoever started it has ended."""
+    while os.read(sys.stdin.fileno(), 4_096):
+        pass
+    service.stop()
 
 
 # --check
@@ -86,6 +128,8 @@ class Finding(NamedTuple):
     what: str
     text: str
     problem: str = ""
+    may_pass: bool = False
+    """Whether the problem may go away by itself."""
 
 
 def check(screen: Screen, config: NodeConfig) -> int:
@@ -99,7 +143,15 @@ def check(screen: Screen, config: NodeConfig) -> int:
     holds = not any(finding.problem for finding in found)
     screen.print("\n[green]Ready to run.[/]" if holds else "\n[bold red]Not ready to run.[/]")
     screen.save_json({"holds": holds, "findings": [finding._asdict() for finding in found]})
-    return 0 if holds else 1
+    return _exit_code(finding.may_pass for finding in found if finding.problem)
+
+
+def _exit_code(passing: Iterable[bool]) -> int:
+    """As a node with these problems would end: each of them may pass, or not."""
+    problems = [*passing]
+    if not problems:
+        return 0
+    return EXIT_PASSING if all(problems) else EXIT_TROUBLE
 
 
 def findings(config: NodeConfig) -> Iterator[Finding]:
@@ -109,26 +161,42 @@ def findings(config: NodeConfig) -> Iterator[Finding]:
     )
     yield _attempt("places", str(config.directory), lambda: _places(config))
     yield _attempt("seal", _seal_place(config), lambda: _seal(config))
-    if _is_running(config.directory):
+    is_running = _is_running(config.directory)
+    if is_running:
         yield Finding("sockets", "not tried: a node with this directory is running (totem status)")
     else:
         yield from _networks(config)
     for number, network in enumerate(config.networks):
         what = _which("peers", config, number)
         yield _attempt(what, network.transport, partial(_peers, network))
-    yield _attempt("clients", _clients_place(config), lambda: _clients(config))
+    yield _attempt("clients", _clients_place(config), lambda: _clients(config, is_running))
+    yield _attempt("log", str(config.log_directory), lambda: _log(config, is_running))
     yield Finding("status", str(config.directory / SOCKET_NAME))
-    yield Finding("metrics", _metrics(config))
-    yield Finding(
-        "trace", "off" if config.trace.level == "off" else f"{config.trace.level}, {config.trace_directory}"
-    )
+    yield _attempt("metrics", _metrics_place(config), lambda: _metrics(config, is_running))
+    yield _attempt("trace", str(config.trace_directory), lambda: _trace(config))
+
+
+def _log(config: NodeConfig, is_running: bool) -> str:
+    """Of the durable log."""
+    section, directory = config.log, config.log_directory
+    if not section.enabled:
+        return "off"
+    _check_writable(directory)
+    if section.listen and not is_running:
+        listen_tcp(parse_address(section.listen)).close()
+    replicas = ", ".join(map(str, section.replicas)) or "whoever the log itself names"
+    headers = LogReader(directory).headers() if directory.exists() else []
+    if not headers:
+        return f"{directory}, empty; replicas: {replicas}"
+    check_owner(directory, headers[-1], config.processor, config.ring.cluster_id)
+    return f"{directory}, {headers[-1].position:,} positions or more; replicas: {replicas}"
 
 
 def _attempt(what: str, text: str, attempt: Callable[[], str]) -> Finding:
     try:
         return Finding(what, attempt())
     except (TotemError, OSError) as error:
-        return Finding(what, text, str(error))
+        return Finding(what, text, str(error), may_pass=getattr(error, "may_pass", False))
 
 
 def _is_running(directory: Path) -> bool:
@@ -141,10 +209,17 @@ def _is_running(directory: Path) -> bool:
 
 def _places(config: NodeConfig) -> str:
     config.check_places()
-    place = config.directory if config.directory.exists() else config.directory.parent
+    _check_writable(config.directory)
+    return f"{config.directory}, {'is there' if config.directory.exists() else 'will be made'}"
+
+
+def _check_writable(directory: Path) -> None:
+    """The directory, or the nearest above it in which it will be made."""
+    place = next(each for each in (directory, *directory.absolute().parents) if each.exists())
+    if not place.is_dir():
+        raise TotemError(f"{directory}: {place} is a file: name a directory")
     if not os.access(place, os.W_OK | os.X_OK):
         raise TotemError(f"{place}: this user may not write there: change its owner, or run as that one")
-    return f"{config.directory}, {'is there' if place == config.directory else 'will be made'}"
 
 
 def _seal_place(config: NodeConfig) -> str:
@@ -244,14 +319,34 @@ def _clients_place(config: NodeConfig) -> str:
     return f"{config.clients_socket} for {users}{listen}"
 
 
-def _clients(config: NodeConfig) -> str:
-    from totempole.daemon.doors import check_doors
-
-    check_doors(config.clients)
+def _clients(config: NodeConfig, is_running: bool) -> str:
+    """A node that runs has its own socket and port open. One that has no directory yet makes it, and then its
+    socket."""
+    clients = config.clients
+    check_doors(clients)
+    if not is_running:
+        has_directory = config.directory.is_dir()
+        try_doors(replace(clients, socket=config.clients_socket) if has_directory else clients)
     return _clients_place(config)
 
 
-def _metrics(config: NodeConfig) -> str:
+def _metrics_place(config: NodeConfig) -> str:
     address, port = config.metrics.address, config.metrics.port
     shown = f"[{address}]" if ":" in address else address
     return f"http://{shown}:{port}/metrics" if port else "off"
+
+
+def _metrics(config: NodeConfig, is_running: bool) -> str:
+    if config.metrics.port and not is_running:
+        from totempole.runtime.metrics import MetricsServer
+
+        MetricsServer(config.metrics, dict, logging.getLogger(__name__)).close()
+    return _metrics_place(config)
+
+
+def _trace(config: NodeConfig) -> str:
+    trace = config.trace
+    if trace.level == "off" and not trace.inputs:
+        return "off"
+    _check_writable(config.trace_directory)
+    return f"{trace.level}{', inputs recorded' if trace.inputs else ''}, {config.trace_directory}"

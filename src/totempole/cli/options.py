@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+import shutil
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -28,10 +30,15 @@ class Parser(argparse.ArgumentParser):
     fill: Callable[[Parser], None] | None = None
     """Adds what the parser takes, once it is used: only then is the verb's module loaded."""
 
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+    def filled(self) -> Parser:
+        """With all that it takes."""
         if self.fill is not None:
             fill, self.fill = self.fill, None
             fill(self)
+        return self
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        self.filled()
         if not self.mixed or self._mixing:
             return super().parse_known_args(args, namespace)
         self._mixing = True
@@ -42,6 +49,15 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
+def parsers_of(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    """The parser and those of its verbs, of their verbs, and so on."""
+    yield parser
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for below in action.choices.values():
+                yield from parsers_of(below)
 
 
 def verb(verbs: Verbs, name: str, summary: str, examples: str = "") -> Parser:
@@ -57,7 +73,14 @@ def verb(verbs: Verbs, name: str, summary: str, examples: str = "") -> Parser:
 def add_judging(parser: argparse.ArgumentParser, quick: str) -> None:
     """The two options of every command that measures or judges."""
     parser.add_argument("--quick", action="store_true", help=quick)
-    parser.add_argument("--json", metavar="FILE", help="the same as data; - is standard output")
+    add_json(parser, "the same as data")
+
+
+def add_json(parser: argparse.ArgumentParser, what: str) -> None:
+    """The same everywhere: --json alone, or with -, is standard output."""
+    parser.add_argument(
+        "--json", nargs="?", const="-", metavar="FILE", help=f"{what}; without FILE, on standard output"
+    )
 
 
 def add_config(parser: argparse.ArgumentParser) -> None:
@@ -66,6 +89,15 @@ def add_config(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--set", action="append", default=[], metavar="SECTION.NAME=VALUE", help="go before what FILE says"
     )
+
+
+def totem_command() -> str:
+    """How this command is called here: `totem`, or its path where it is not on PATH."""
+    own = Path(sys.argv[0])
+    if own.name != "totem" or shutil.which("totem"):
+        return "totem"
+    path = own.absolute()
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
 
 
 def add_node(parser: argparse.ArgumentParser) -> None:

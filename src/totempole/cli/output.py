@@ -73,17 +73,19 @@ class Screen:
         )
         with Progress(*columns, console=self.err, transient=True) as bars:
             task = bars.add_task(what, total=total, note="")
-            yield Advance(lambda done, note: bars.update(task, completed=done, note=note))
+            yield Advance(
+                lambda done, note, of: bars.update(task, completed=done, note=note, total=of or total)
+            )
 
 
 class Advance:
-    """Called with what is done so far, and a word about it."""
+    """Called with what is done so far, a word about it, and how much there is, if only that is known now."""
 
     def __init__(self, show: Any) -> None:
         self._show = show
 
-    def __call__(self, done: int, note: str = "") -> None:
-        self._show(done, note)
+    def __call__(self, done: int, note: str = "", total: int | None = None) -> None:
+        self._show(done, note, total)
 
 
 class _PlainAdvance(Advance):
@@ -91,11 +93,12 @@ class _PlainAdvance(Advance):
         self._next_s = time.monotonic() + PLAIN_PROGRESS_S
         self._console, self._what, self._total = console, what, total
 
-    def __call__(self, done: int, note: str = "") -> None:
+    def __call__(self, done: int, note: str = "", total: int | None = None) -> None:
         now_s = time.monotonic()
         if now_s >= self._next_s:
             self._next_s = now_s + PLAIN_PROGRESS_S
-            of = "" if self._total is None else f" of {self._total}"
+            known = total or self._total
+            of = "" if known is None else f" of {known}"
             self._console.print(f"{self._what}: {done}{of} {note}".rstrip(), soft_wrap=True, markup=False)
 
 
@@ -104,13 +107,19 @@ class _Note(ProgressColumn):
         return Text(str(task.fields["note"]))
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Rich would exit with 1, which means here that something does not hold."""
+        raise BrokenPipeError
+
+
 def _console(stderr: bool) -> Console:
     stream = sys.stderr if stderr else sys.stdout
     if hasattr(stream, "reconfigure"):
         # A terminal that cannot show a line of a box shows a question mark, and not a traceback.
         stream.reconfigure(errors="replace")
     width = None if stream.isatty() or "COLUMNS" in os.environ else PLAIN_WIDTH
-    return Console(stderr=stderr, width=width, highlight=False)
+    return _Console(stderr=stderr, width=width, highlight=False)
 
 
 def table(*columns: str, title: str | None = None, right: tuple[str, ...] = ()) -> Table:

@@ -8,13 +8,14 @@ import os
 import re
 import select
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import totempole
 from totempole.cli import options
+from totempole.cli.event_text import on_one_line
 from totempole.cli.reaching import WHERE, add_daemon, daemon_of, remarks, say
 from totempole.client.events import Reconnected
 from totempole.client.session import Session
@@ -35,9 +36,9 @@ examples:
 
 {WHERE}
 
-You need not be in a group to send to it. Exits 0 when the daemon has accepted all messages; what it has
-accepted is delivered to all members, as long as the daemon's host stays up. A pipe survives the daemon's
-restart: a remark says how many messages may have been lost, and the exit code is 1 then.
+You need not be in a group to send to it; a remark says when nobody is. Exits 0 when the daemon has accepted
+all messages; what it has accepted is delivered to all members, as long as the daemon's host stays up. A pipe
+survives the daemon's restart: a remark says how many messages may have been lost, and it exits 1 then.
 """
 
 
@@ -84,7 +85,7 @@ async def send_all(
 ) -> int:
     async with totempole.connect(**where, name="totem send", reconnect=False) as session:
         await session.multicast_many(groups, messages, service)
-        await _accepted(session)
+        _remark_empty(groups, await _accepted(session))
     return 0
 
 
@@ -96,18 +97,26 @@ async def send_lines(where: dict[str, Any], groups: Sequence[str], service: Serv
         async for lines in _lines(descriptor):
             await session.multicast_many(groups, lines, service)
         try:
-            await _accepted(session)
+            there = await _accepted(session)
         except SessionError:
-            await _accepted(session)  # the daemon went away just now: once it is back, we know what was lost
+            there = await _accepted(session)  # the daemon went away: once it is back, we know what was lost
+        _remark_empty(groups, there)
         await asyncio.sleep(0)
     with suppress(SessionError):
         await watching
     return 1 if sum(lost) else 0
 
 
-async def _accepted(session: Session) -> None:
-    """The daemon answers in turn: when it has answered this, it has taken all that was sent before."""
-    await session.groups()
+async def _accepted(session: Session) -> Collection[str]:
+    """The groups that have members. The daemon answers in turn: when it has answered this, it has taken all
+    that was sent before."""
+    return (await session.groups()).keys()
+
+
+def _remark_empty(groups: Sequence[str], there: Collection[str]) -> None:
+    for name in dict.fromkeys(groups):
+        if name not in there:
+            say(f"group {on_one_line(name)} has no members: nobody receives what is sent to it")
 
 
 async def _watch(session: Session, lost: list[int]) -> None:

@@ -44,6 +44,7 @@ examples:
   totem sim appendix-a.events -m 0.95      the same with 5 % of the messages lost
   totem sim my.scenario --trace run.ndjson the whole trace, as text
   totem sim my.scenario --trace traces     the same as Parquet, for totem verify and totem report
+  totem sim my.scenario --trace traces --logs logs   also the replicas' logs: totem verify traces --log logs/*
 
 Exits 0 when every expectation is met and no property is violated, else 1.
 """
@@ -58,6 +59,12 @@ def add(parser: options.Parser) -> None:
         "--trace",
         metavar="OUT",
         help="write the trace, all of it: as text to OUT.ndjson, or into a directory",
+    )
+    parser.add_argument(
+        "--logs",
+        type=Path,
+        metavar="DIR",
+        help="write the log of each replica, as its disk has it at the end",
     )
     parser.add_argument("--seed", type=int, metavar="N", help="another seed than the file's")
     parser.add_argument("--mutant", metavar="NAME", help="run a broken protocol (totem fuzz --mutants)")
@@ -120,6 +127,8 @@ def run_sim(arguments: argparse.Namespace) -> int:
     rows = report.outcome.rows
     if arguments.trace:
         _save_trace(arguments.trace, report.outcome)
+    if arguments.logs:
+        _save_logs(arguments.logs, report.outcome)
     if arguments.story:
         screen.long(render_story(rows, scenario.names).rstrip())
     report.show(screen, brief=arguments.quick)
@@ -134,6 +143,14 @@ def _save_trace(target: str, outcome: Outcome) -> None:
     from totempole.sim.saving import save_run
 
     save_run(Path(target), outcome)
+
+
+def _save_logs(target: Path, outcome: Outcome) -> None:
+    from totempole.sim.saving import save_logs
+
+    if target.exists():
+        raise TotemError(f"sim: --logs {target}: it is there already; name a new directory")
+    save_logs(target, outcome)
 
 
 def play(screen: Screen, scenario: Scenario, level: str, mutant: Mutant | None = None) -> SimReport:

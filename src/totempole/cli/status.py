@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,12 +14,20 @@ from rich.live import Live
 from rich.text import Text
 
 from totempole.cli import network_text, options
+from totempole.cli.command import EXIT_PASSING
 from totempole.cli.output import Screen, table
 from totempole.errors import TotemError
 from totempole.runtime import hints
 from totempole.runtime.status import Document, is_operational, read_status
 
 WATCH_S = 1.0
+
+NEEDS: dict[str, Callable[[int, int], bool]] = {
+    "all": lambda present, count: present >= count,
+    "majority": lambda present, count: 2 * present > count or not count,
+    "one": lambda present, count: True,
+}
+"""Whether so many of the expected members are enough."""
 
 EXAMPLES = """\
 examples:
@@ -28,9 +36,14 @@ examples:
   totem status --directory DIR          the node with this directory
   totem status --watch                  once a second, until Ctrl-C
   totem status --watch 500 >> log       a page every 500 seconds (SRP_DEBUG_TIMEOUT of 000 appendix A)
-  totem status --json -                 all of it, for programs
+  totem status --json                   all of it, for programs
+  totem status --need majority          succeed if most of the expected members are there
+  totem status --cluster                ask the other nodes, too, through their metrics ports
+  totem status --cluster 10.0.0.1:9464 10.0.0.2:9464      ask these, from any host
 
-Exits 0 when the node is operational in a ring, 1 when it is forming one, 2 when there is no answer.
+Exits 0 when the node is operational in a ring with the members that are expected (`expected`, or the peers of
+a mesh), 1 when it is forming a ring, 2 when there is no answer, 3 when it is operational and members are
+missing. --need says how many must be there: all, a majority, or one, which is the node itself.
 """
 
 Row = tuple[str, str]
@@ -47,19 +60,46 @@ def add(parser: options.Parser) -> None:
         metavar="SECONDS",
         help="ask again every SECONDS, until interrupted (default: every second)",
     )
-    parser.add_argument("--json", metavar="FILE", help="the document as it is; - is standard output")
+    parser.add_argument(
+        "--need", choices=NEEDS, default="all", help="the expected members that must be there (default all)"
+    )
+    parser.add_argument(
+        "--cluster",
+        nargs="*",
+        metavar="ADDRESS:PORT",
+        help="ask every node, through its metrics port: those at these places, or those that this node knows",
+    )
+    options.add_json(parser, "the document as it is")
     parser.set_defaults(run=run_status)
 
 
 def run_status(arguments: argparse.Namespace) -> int:
     screen = Screen(arguments.json)
+    if arguments.cluster:
+        return _cluster(screen, arguments.cluster, None)
     directory = options.directory_of(arguments, "status")
     if arguments.watch:
-        return watch(screen, lambda: read_status(directory), every_s=arguments.watch)
+        return watch(screen, lambda: read_status(directory), every_s=arguments.watch, need=arguments.need)
     document = read_status(directory)
+    if arguments.cluster is not None:
+        return _cluster(screen, (), document)
     screen.print(page(document))
     screen.save_json(document)
-    return 0 if is_operational(document) else 1
+    return exit_code(document, arguments.need)
+
+
+def _cluster(screen: Screen, places: Sequence[str], document: Document | None) -> int:
+    # Here, because it reads metrics, and a status does not.
+    from totempole.cli.cluster_status import show_cluster
+
+    return show_cluster(screen, places, document)
+
+
+def exit_code(document: Document, need: str = "all") -> int:
+    if not is_operational(document):
+        return 1
+    expected = document.get("expected") or {"count": 0, "present": 0}
+    return 0 if NEEDS[need](expected["present"], expected["count"]) else EXIT_PASSING
 
 
 def watch(
@@ -67,6 +107,7 @@ def watch(
     read: Callable[[], Document],
     pause: Callable[[float], None] = time.sleep,
     every_s: float = WATCH_S,
+    need: str = "all",
 ) -> int:
     """Shows the page until interrupted; a node that does not answer is shown so, and asked again."""
     last: Document = {}
@@ -78,7 +119,7 @@ def watch(
                 show(shown)
                 pause(every_s)
     except KeyboardInterrupt:
-        return 0 if is_operational(last) else 1
+        return exit_code(last, need)
 
 
 @contextmanager
@@ -118,7 +159,7 @@ def rows(document: Document) -> Iterator[Row]:
     yield "node", f"{get('processor', '?')} of cluster {get('cluster_id', '?')}, up {up}, totempole {version}"
     yield "state", str(get("state", "unknown"))
     yield "ring", _ring(document)
-    yield "members", " ".join(map(str, get("members", []))) or "none yet"
+    yield "members", _members(document)
     if get("networks"):
         yield from network_text.rows(document)
     else:
@@ -136,6 +177,12 @@ def _ring(document: Document) -> str:
     name = f"{document.get('ring', '?')}, {document.get('ring_kind', '?')}"
     ago = f", installed {duration(last['ago_s'])} ago" if "ago_s" in last else ""
     return f"{name}{ago}; {document.get('configuration_changes', 0):,} configuration changes"
+
+
+def _members(document: Document) -> str:
+    members = " ".join(map(str, document.get("members", []))) or "none yet"
+    expected = document.get("expected")
+    return f"{members}; {expected['present']} of {expected['count']} expected" if expected else members
 
 
 def _network(document: Document) -> str:
@@ -195,6 +242,29 @@ def _clients(clients: Mapping[str, Any]) -> str:
     return "; ".join(words)
 
 
+def _log(log: Mapping[str, Any]) -> str:
+    members = " ".join(map(str, log.get("members", []))) or "none"
+    words = [
+        f"{log.get('standing', '?')}, primary {log.get('primary', 0)}, members {members}",
+        f"position {log.get('position', 0):,}, {log.get('green_runs', 0):,} runs green",
+        *(
+            f"{log.get(f'{colour}_runs', 0):,} {colour} of {log.get(f'{colour}_bytes', 0):,} bytes"
+            for colour in ("yellow", "red")
+        ),
+    ]
+    return "; ".join(words)
+
+
+def _replicas(log: Mapping[str, Any]) -> str:
+    words = [
+        f"{each['processor']} on disk {each['disk']}"
+        + (f" with weight {each['weight']}" if each["weight"] != 1 else "")
+        + ("" if each["is_present"] else " (missing)")
+        for each in log.get("replicas", [])
+    ]
+    return ", ".join(words) or "the log is not founded yet: all its replicas must be there once"
+
+
 def _trace(trace: Mapping[str, Any]) -> str:
     return f"{trace.get('level', 'off')}{', inputs recorded' if trace.get('inputs') else ''}"
 
@@ -208,6 +278,8 @@ PARTS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
         _fill("{send:,} of {send_max:,} packets wait for the token, {application:,} bytes for a packet"),
     ),
     ("clients", "clients", _clients),
+    ("log", "log", _log),
+    ("replicas", "log", _replicas),
     ("timeouts", "timeouts_us", _timeouts),
     ("lag", "lag", _fill("last {last_ms:,.1f} ms, longest {max_ms:,.1f} ms, {alarms:,} alarms")),
     ("buffer", "receive_buffer_bytes", _fill("{got:,} of {asked:,} bytes asked for; window {window:,}")),
@@ -238,8 +310,9 @@ def warnings(document: Document) -> Iterator[str]:
     """What a person should look at."""
     if not is_operational(document):
         yield f"not operational: {document.get('state', 'unknown')}; a ring is being formed, or cannot be"
-    elif len(document.get("members", [])) == 1:
+    elif len(document.get("members", [])) == 1 and document.get("expected", {}).get("count") != 1:
         yield "alone in its ring: no other node is heard"
+    yield from _missing(document.get("expected") or {})
     if document.get("sealed") is False:
         yield "unsealed: whoever reaches the ports can forge messages; make a key with totem keygen"
     offload = document.get("offload", {})
@@ -249,6 +322,7 @@ def warnings(document: Document) -> Iterator[str]:
     if buffer.get("got", 0) < buffer.get("asked", 0):
         yield "receive buffers are smaller than asked for: raise net.core.rmem_max (docs/tuning.md)"
     yield from network_text.warnings(document.get("networks", []))
+    yield from _log_warnings(document.get("log", {}))
     alarms = document.get("lag", {}).get("alarms", 0)
     if alarms:
         yield f"kept from running {alarms:,} times: the host is overloaded, or the process was stopped"
@@ -258,3 +332,26 @@ def warnings(document: Document) -> Iterator[str]:
             yield f"packets dropped, {reason}: {hint}"
     for name, count in sorted(document.get("kernel_refused", {}).items()):
         yield f"{count:,} packets not sent, {name}: {hints.refused(name)}"
+
+
+def _missing(expected: Mapping[str, Any]) -> Iterator[str]:
+    if not expected.get("missing"):
+        return
+    count = f"{expected['missing']} of {expected['count']} expected members are missing"
+    who = [
+        f"{each['processor']} at {each['address'] or 'an unknown address'}"
+        + ("" if each["met"] else ", never met")
+        for each in expected["absent"]
+    ]
+    yield f"{count}, for {duration(expected['for_s'])}" + (f": {'; '.join(who)}" if who else "")
+
+
+def _log_warnings(log: Mapping[str, Any]) -> Iterator[str]:
+    if log.get("failure"):
+        yield f"the log is closed: {log['failure']}"
+    elif log.get("standing") == "minority":
+        yield "the log waits for a majority of its replicas: what is appended stays red"
+    if log.get("missing"):
+        yield f"the log lacks replicas: {', '.join(map(str, log['missing']))}"
+    if log.get("last_alarm"):
+        yield f"the log's last alarm: {log['last_alarm']}"

@@ -94,7 +94,7 @@ def _run(screen: Screen, study: Study, master: str | None, out: Path) -> tuple[R
     with screen.progress("deleting edges", study.tasks) as advance:
         advance(0, "starting Spark")
 
-        def tell(tasks: int, note: str) -> None:
+        def tell(tasks: int, note: str, _known: int) -> None:
             """The tables take tasks as well, but no time."""
             advance(min(tasks, study.tasks), note)
 

@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from totempole.checkers.properties import PROPERTIES
+from totempole.checkers.stored import STORED
 from totempole.checkers.terms import Terms
 from totempole.cli import options
 from totempole.cli.event_text import on_one_line
 from totempole.cli.output import Screen, table
+from totempole.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from totempole.spark.log_files import LogFiles
     from totempole.spark.verdicts import Judged
 
 SHOWN_MAX = 30
@@ -29,9 +32,12 @@ examples:
   totem verify traces --tables tables        keep bronze, silver and gold; judge again only what has changed
   totem verify traces --follow               as a cluster writes them, until Ctrl-C
   totem verify traces --master spark://…     on a cluster
+  totem verify traces --log n1/log n2/log    also what the replicas' logs have on disk, beside their traces
 
 TRACES are what nodes and `totem sim --trace` record: run=…/node=…/part-*.parquet, spools that killed nodes
-left, and *.ndjson. Exits 1 when a property is violated, or when a member of a configuration left no trace.
+left, and *.ndjson. --log names the directories of logs, of one replica or of several, or copies of them; each
+says itself whose it is. Exits 1 when a property is violated, or when a member of a configuration left no
+trace.
 """
 
 
@@ -40,6 +46,16 @@ def add(parser: options.Parser) -> None:
     parser.add_argument("traces", nargs="+", type=Path, metavar="TRACES", help="directories or files")
     parser.add_argument(
         "--run", dest="runs", action="append", metavar="NAME", help="only this run (repeatable)"
+    )
+    parser.add_argument(
+        "--log",
+        dest="logs",
+        action="extend",
+        nargs="+",
+        default=[],
+        type=Path,
+        metavar="DIRECTORY",
+        help="judge these replicas' logs on disk, too: by themselves, and beside the traces",
     )
     options.add_terms(parser)
     how = parser.add_argument_group("how")
@@ -61,11 +77,16 @@ def add(parser: options.Parser) -> None:
 def run_verify(arguments: argparse.Namespace) -> int:
     screen = Screen(arguments.json)
     if arguments.follow:
+        if arguments.logs:
+            raise ConfigurationError(
+                "--log: not with --follow; verify the logs without it, as often as needed"
+            )
         from totempole.cli.verify_follow import follow
 
         return follow(screen, arguments)
     from totempole.spark.aside import aside
     from totempole.spark.bronze import find_files
+    from totempole.spark.progress import watching
     from totempole.spark.run_files import rows_of
     from totempole.spark.session import LARGE, LARGE_ROWS, open_session
     from totempole.spark.verdicts import judge_files
@@ -74,7 +95,11 @@ def run_verify(arguments: argparse.Namespace) -> int:
     otherwise = Terms(arguments.complete, arguments.same_clock)
     large = arguments.judge != "checkers" and sum(map(rows_of, find_files(arguments.traces))) > LARGE_ROWS
     with open_session("totem verify", arguments.master, LARGE if large else {}) as spark:
-        with screen.progress("verifying", len(PROPERTIES)) as advance:
+        with screen.progress("verifying", None) as advance, watching(spark, advance) as watch:
+
+            def tell(done: int, name: str) -> None:
+                watch.note = f"{done} of {len(PROPERTIES)} properties, {name}"
+
             work = partial(
                 judge_files,
                 spark,
@@ -84,7 +109,8 @@ def run_verify(arguments: argparse.Namespace) -> int:
                 by=arguments.judge and Judge(arguments.judge),
                 oracle=arguments.oracle,
                 tables=arguments.tables,
-                tell=advance,
+                logs=arguments.logs,
+                tell=tell,
             )
             judged = aside(spark, work)
         show(screen, judged, evidence=not arguments.quick)
@@ -97,10 +123,17 @@ def show(screen: Screen, judged: Judged, evidence: bool) -> None:
     for item in PROPERTIES:
         counts = judged.outcomes[item.name]
         cells = [_cell(counts.get(outcome, 0), style) for outcome, style in _STYLES.items()]
-        if item.layer == "groups" and not judged.grouped:
-            cells = ["[dim]no groups[/]", *cells[1:]]
+        absence = _absences(judged).get(item.layer)
+        if absence:
+            cells = [f"[dim]{absence}[/]", *cells[1:]]
         found.add_row(item.name, item.citation, *cells)
+    for stored in STORED if judged.logs else ():
+        counts = judged.outcomes[stored.name]
+        cells = [_cell(counts.get(outcome, 0), style) for outcome, style in _STYLES.items()]
+        found.add_row(stored.name, stored.citation, *cells)
     screen.print(found)
+    for log in judged.logs:
+        screen.long(f"Log of node {log.node}: {_positions(log)}, {log.directory}")
     if evidence:
         _show_findings(screen, judged)
     for run, node in judged.absent:
@@ -108,6 +141,12 @@ def show(screen: Screen, judged: Judged, evidence: bool) -> None:
     for line in judged.disagreements:
         screen.print(f"[red]The checkers say otherwise: {line}[/]")
     screen.print(_summary(judged))
+
+
+def _positions(log: LogFiles) -> str:
+    if log.position == log.first_position:
+        return "no records"
+    return f"positions {log.first_position:,} to {log.position - 1:,}"
 
 
 _STYLES = {"holds": "green", "violated": "bold red", "undecided": "yellow"}
@@ -150,11 +189,19 @@ def _summary(judged: Judged) -> str:
     return f"\n{runs}: [green]{_all_properties(judged)} hold.[/]"
 
 
+def _absences(judged: Judged) -> dict[str, str]:
+    """The layers that these runs have nothing of."""
+    there = {"groups": (judged.grouped, "no groups"), "corel": (judged.logged, "no log")}
+    return {layer: text for layer, (runs, text) in there.items() if not runs}
+
+
 def _all_properties(judged: Judged) -> str:
-    if judged.grouped:
-        return f"all {len(PROPERTIES)} properties"
-    ring = sum(item.layer != "groups" for item in PROPERTIES)
-    return f"all {ring} properties of the ring (no groups in these runs)"
+    absences = _absences(judged)
+    of_logs = len(STORED) if judged.logs else 0
+    if not absences:
+        return f"all {len(PROPERTIES) + of_logs} properties"
+    judged_of = of_logs + sum(item.layer not in absences for item in PROPERTIES)
+    return f"all {judged_of} properties ({', '.join(absences.values())} in these runs)"
 
 
 def data(judged: Judged) -> dict[str, Any]:
@@ -162,9 +209,20 @@ def data(judged: Judged) -> dict[str, Any]:
         "runs": judged.runs,
         "events": judged.events,
         "grouped_runs": judged.grouped,
+        "logged_runs": judged.logged,
         "holds": judged.holds,
         "properties": {name: dict(counts) for name, counts in judged.outcomes.items()},
         "findings": judged.listed,
         "absent": [{"run": run, "node": node} for run, node in judged.absent],
         "disagreements": judged.disagreements,
+        "logs": [
+            {
+                "node": log.node,
+                "directory": log.directory,
+                "first_position": log.first_position,
+                "next_position": log.position,
+                "runs": log.place - log.first_place,
+            }
+            for log in judged.logs
+        ],
     }

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 import select
 import socket
 import ssl
@@ -25,12 +24,23 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from totempole.client.blocking_group import Group, SessionEvents
-from totempole.client.endpoint import Attempts, Endpoint, Reconnect, Tls, endpoint_of, reconnect_of
+from totempole.client.endpoint import (
+    ANSWER_S_MAX,
+    Attempts,
+    Endpoint,
+    Endpoints,
+    Path,
+    Reconnect,
+    Tls,
+    endpoints_of,
+    reconnect_of,
+)
 from totempole.client.events import Event, Stream
 from totempole.client.protocol import (
+    NO_BARRIER,
     STATE_BYTES_MAX,
     WAITING_BYTES_MAX,
     Joining,
@@ -38,24 +48,55 @@ from totempole.client.protocol import (
     PolicyName,
     Protocol,
     StateProvider,
+    info_of,
     policy_of,
 )
-from totempole.client.sending import Piece, Run, Target, captured, could_not_give, pieces, target_of
+from totempole.client.receipts import BlockingReceipt, Sent
+from totempole.client.sending import (
+    Piece,
+    Run,
+    Target,
+    captured,
+    could_not_give,
+    pieces,
+    target_of,
+)
 from totempole.errors import SessionError
 from totempole.groups.events import StateAsked
-from totempole.session import NetworkStatus
+from totempole.session import Groups, NetworkStatus
 from totempole.types import Payload, ProcessId, Service
 
-ANSWER_S_MAX = 10.0
+if TYPE_CHECKING:
+    import os
+
+    from totempole.client.appending import Appending
+    from totempole.client.blocking_feed import Feed
+    from totempole.client.blocking_log import Log
+    from totempole.client.blocking_log_reader import LogReader
+    from totempole.client.feeding import Feeding, FeedStart
+    from totempole.objects.blocking import Replica
+    from totempole.runtime.node import BlockingNode as Node  # noqa: F401 - a name of this module
+
+T = TypeVar("T")
+
 READ_BYTES = 262_144
 WRITE_PARTS_MAX = 64
 CLOSED = "the session is closed: use it inside `with`"
 
 
+def __getattr__(name: str) -> Any:
+    """`Node` stands above the sessions, and is loaded when it is asked for."""
+    if name == "Node":
+        from totempole.runtime.node import BlockingNode
+
+        return BlockingNode
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 def connect(
-    path: str | os.PathLike[str] | None = None,
+    path: Path | Sequence[Path] | None = None,
     *,
-    host: str | None = None,
+    host: str | Sequence[str] | None = None,
     tls: ssl.SSLContext | Tls | None = None,
     name: str = "",
     reconnect: bool | Reconnect = True,
@@ -63,11 +104,26 @@ def connect(
 ) -> Session:
     """A session with a daemon: `with totempole.blocking.connect() as session`; as `totempole.connect`."""
     return Session(
-        endpoint_of(path, host, tls),
+        endpoints_of(path, host, tls),
         name=name,
         reconnect=reconnect_of(reconnect),
         state_bytes_max=state_bytes_max,
     )
+
+
+def log_reader(
+    log: str = "",
+    *,
+    path: Path | Sequence[Path] | None = None,
+    replicas: str | Sequence[str] | None = None,
+    tls: ssl.SSLContext | Tls | None = None,
+    name: str = "",
+    reconnect: bool | Reconnect = True,
+) -> LogReader:
+    """For programs that only read the durable log; as `totempole.log_reader`."""
+    from totempole.client.blocking_log_reader import log_reader
+
+    return log_reader(log, path=path, replicas=replicas, tls=tls, name=name, reconnect=reconnect)
 
 
 class Session:
@@ -75,17 +131,19 @@ class Session:
 
     def __init__(
         self,
-        endpoint: Endpoint | socket.socket,
+        endpoint: Endpoint | socket.socket | Sequence[Endpoint],
         *,
         name: str = "",
         reconnect: Reconnect | None = None,
         state_bytes_max: int = STATE_BYTES_MAX,
         logger: logging.Logger | None = None,
     ) -> None:
-        self._endpoint = endpoint
+        self._endpoints = Endpoints(endpoint)
+        self._log_socket = ""
         self._attempts = Attempts(reconnect) if reconnect else None
         self._logger = logger or logging.getLogger("totempole.client")
         self._protocol = Protocol(name, state_bytes_max=state_bytes_max)
+        self._protocol.has_others = self._endpoints.count > 1
         self._socket: socket.socket | None = None
         self._unsent: deque[memoryview] = deque()
         self._error: SessionError | None = None
@@ -95,9 +153,19 @@ class Session:
         self._gifts: deque[_Gift] = deque()
 
     @classmethod
-    def over(cls, sock: socket.socket, *, name: str = "", state_bytes_max: int = STATE_BYTES_MAX) -> Session:
-        """A session over a socket that is connected already. There is no coming back when that is lost."""
-        return cls(sock, name=name, state_bytes_max=state_bytes_max)
+    def over(
+        cls,
+        sock: socket.socket,
+        *,
+        name: str = "",
+        state_bytes_max: int = STATE_BYTES_MAX,
+        log_socket: str = "",
+    ) -> Session:
+        """A session over a socket that is connected already. There is no coming back when that is lost.
+        `log_socket`: of the node's log service."""
+        session = cls(sock, name=name, state_bytes_max=state_bytes_max)
+        session._log_socket = log_socket
+        return session
 
     # Life
 
@@ -106,7 +174,7 @@ class Session:
             raise SessionError("a session is entered once: make another one")
         self._entered = True
         try:
-            self._open()
+            self._open_first()
         except BaseException as error:
             self._end(error if isinstance(error, SessionError) else None)
             raise
@@ -154,19 +222,29 @@ class Session:
 
     # The connection
 
+    def _open_first(self) -> None:
+        for is_last in self._endpoints.tries():
+            try:
+                self._open()
+                return
+            except SessionError:
+                if is_last:
+                    raise
+            self._endpoints.move_on()
+
     def _open(self) -> None:
         protocol = self._protocol
         self._socket = self._connect()
         self._socket.setblocking(False)
         protocol.connect()
-        deadline = _deadline(ANSWER_S_MAX)
+        deadline = _deadline(self._endpoints.greeting_s_max)
         try:
             while protocol.phase is Phase.CONNECTING:
                 self._write()
                 self._read(deadline)
                 if self._socket is None:
                     reason = protocol.farewell or "it has closed the connection"
-                    raise SessionError(f"the daemon at {self._where} refused the session: {reason}")
+                    raise SessionError(f"{self._endpoints.peer} refused the session: {reason}")
         except TimeoutError:
             self._hang_up()
             text = f"no daemon at {self._where}: no answer within {ANSWER_S_MAX:g} s"
@@ -175,7 +253,7 @@ class Session:
             self._attempts.opened(time.monotonic())
 
     def _connect(self) -> socket.socket:
-        where = self._endpoint
+        where = self._endpoints.current
         if isinstance(where, socket.socket):
             return where
         try:
@@ -200,7 +278,7 @@ class Session:
 
     @property
     def _where(self) -> str:
-        return str(self._endpoint) if isinstance(self._endpoint, Endpoint) else "the other end of the socket"
+        return self._endpoints.name
 
     def _lost(self, why: str) -> None:
         """The connection is gone."""
@@ -228,6 +306,7 @@ class Session:
             time.sleep(max(0.0, deadline - time.monotonic()))
             raise TimeoutError(f"no connection to {self._where}")
         time.sleep(max(0.0, pause))
+        self._endpoints.move_on()
         try:
             self._open()
         except SessionError as error:
@@ -289,10 +368,13 @@ class Session:
         self._protocol.inbox.meter.news.clear()
         if self._protocol.farewell is not None:
             self._lost(self._protocol.farewell)
+        elif self._protocol.wants_move:
+            self._lost("its log is closed")
 
     def _write(self) -> None:
         """As much as the socket takes."""
         self._give()
+        self._protocol.pump()
         sending = self._protocol.sending
         if sending.waiting:
             sending.close_batch()
@@ -354,14 +436,14 @@ class Session:
         *,
         safe_notice: bool = False,
         timeout: float | None = None,
-    ) -> None:
+    ) -> BlockingReceipt:
         """Sends a message to the members of one or several groups; the program need not be one of them.
 
         Returns when the message is accepted, and waits while the ring pushes back: TimeoutError if that takes
-        longer than `timeout` seconds. With `safe_notice` the members get a `Safe` once every processor of the
-        configuration has the message.
+        longer than `timeout` seconds. The receipt tells where it was delivered to this program itself. With
+        `safe_notice` the members get a `Safe` once every processor of the configuration has the message.
         """
-        self._multicast(target_of(groups, service, safe_notice), (payload,), timeout)
+        return self._multicast(target_of(groups, service, safe_notice), (payload,), timeout)
 
     def multicast_many(
         self,
@@ -371,15 +453,15 @@ class Session:
         *,
         safe_notice: bool = False,
         timeout: float | None = None,
-    ) -> None:
+    ) -> BlockingReceipt:
         """Sends messages, in this order; each is delivered as a message of its own. If it fails while it
         waits, the first of them may have been accepted."""
-        self._multicast(target_of(groups, service, safe_notice), payloads, timeout)
+        return self._multicast(target_of(groups, service, safe_notice), payloads, timeout)
 
-    def _multicast(self, to: Target, payloads: Sequence[bytes], timeout: float | None) -> None:
+    def _multicast(self, to: Target, payloads: Sequence[bytes], timeout: float | None) -> BlockingReceipt:
         self._check_open()
         if not payloads:
-            return
+            return BlockingReceipt(self, ())
         deadline = _deadline(timeout)
         sending = self._protocol.sending
         run = Run(payloads)
@@ -389,14 +471,20 @@ class Session:
             if sending.offer_run(to, run):
                 break
             if sending.is_large(to, len(run.payloads[run.next])):
-                self._send_large(to, run.payloads[run.next], deadline)
+                run.sent.append(self._send_large(to, run.payloads[run.next], deadline))
                 run.next += 1
             else:
                 self._write()
                 self._read(deadline)
         self._until(lambda: not self._unsent, deadline)
+        return BlockingReceipt(self, tuple(run.sent))
 
-    def _send_large(self, to: Target, payload: bytes, deadline: float | None) -> None:
+    def wait_for_sent(self, sent: Sequence[Sent], safe: bool, timeout: float | None) -> None:
+        """Reads until there is news of all, or until they are lost."""
+        if not all(each.is_settled(safe) for each in sent):
+            self._until(lambda: all(each.is_settled(safe) for each in sent), _deadline(timeout))
+
+    def _send_large(self, to: Target, payload: bytes, deadline: float | None) -> Sent:
         """Begins again with a new connection: of a message in parts, nothing is delivered unless all came."""
         while True:
             self._until(lambda: self._protocol.phase is Phase.OPEN, deadline)
@@ -409,7 +497,7 @@ class Session:
                     raise
                 continue
             if self._send_parts(sock, parts):
-                return
+                return self._protocol.sending.sent_large(to)
 
     def _send_parts(self, sock: socket.socket | None, parts: list[tuple[Payload, ...]]) -> bool:
         """Without a time limit: the daemon keeps room for it."""
@@ -418,7 +506,6 @@ class Session:
             self._until(lambda: not self._unsent or self._socket is not sock, None)
             if self._socket is not sock:
                 return False
-        self._protocol.sending.sent_large()
         return True
 
     # Groups
@@ -430,12 +517,13 @@ class Session:
         policy: PolicyName = "disconnect",
         state: StateProvider | None = None,
         want_state: bool = False,
+        info: bytes = b"",
     ) -> Group:
         """A group to be in: `with session.join("orders") as group`.
 
         All as in the asyncio session, but for `state`: it returns bytes or an iterable of chunks.
         """
-        return Group(self, Joining(group, policy_of(policy), state, want_state))
+        return Group(self, Joining(group, policy_of(policy), state, want_state, info_of(info)))
 
     def _join(self, joining: Joining) -> Stream:
         self._check_open()
@@ -455,12 +543,12 @@ class Session:
         if request is not None:
             self._answer(request, _deadline(ANSWER_S_MAX))
 
-    def groups(self, timeout: float | None = None) -> dict[str, tuple[ProcessId, ...]]:
+    def groups(self, timeout: float | None = None) -> Groups:
         """All groups of the cluster and their members, as the daemon knows them now."""
         self._check_open()
         deadline = _deadline(timeout)
         self._until(lambda: self._protocol.phase is Phase.OPEN, deadline)
-        table: dict[str, tuple[ProcessId, ...]] = self._answer(self._protocol.ask_groups(), deadline)
+        table: Groups = self._answer(self._protocol.ask_groups(), deadline)
         return table
 
     def networks(self, timeout: float | None = None) -> tuple[NetworkStatus, ...]:
@@ -471,6 +559,154 @@ class Session:
         self._until(lambda: self._protocol.phase is Phase.OPEN, deadline)
         table: tuple[NetworkStatus, ...] = self._answer(self._protocol.ask_networks(), deadline)
         return table
+
+    def log(
+        self,
+        name: str,
+        *,
+        replicas: str | Sequence[str] | None = None,
+        tls: ssl.SSLContext | Tls | None = None,
+    ) -> Log:
+        """A log to append to and to read: `with session.log("orders") as log`.
+
+        It is read from the log service of the daemon's host, or from `replicas` ("address:port,…"), with
+        `tls` or as the session has it.
+        """
+        from totempole.client.blocking_log import Log
+        from totempole.client.log_endpoints import services_beside
+
+        def endpoints() -> Sequence[Endpoint]:
+            return services_beside(self._endpoints.all, self._log_socket, replicas, tls)
+
+        return Log(self, name, endpoints)
+
+    def feed(
+        self,
+        log: str,
+        start: FeedStart = "earliest",
+        *,
+        place: int = 0,
+        replicas: str | Sequence[str] | None = None,
+        tls: ssl.SSLContext | Tls | None = None,
+    ) -> Feed:
+        """All that a log has from position `start` on and all that comes, as soon as it is green:
+        `with session.feed("orders", position) as feed`, then `for item in feed`; as the asyncio session's."""
+        from totempole.client.blocking_feed import Feed
+        from totempole.client.log_endpoints import services_beside
+
+        self._check_open()
+
+        def endpoints() -> Sequence[Endpoint]:
+            return services_beside(self._endpoints.all, self._log_socket, replicas, tls)
+
+        return Feed(self, self._protocol.feeds.open(log, start, place), endpoints, self.log_reconnect)
+
+    def end_feed(self, feeding: Feeding) -> None:
+        self._protocol.feeds.close(feeding)
+        self._write()
+
+    def barrier(self, timeout: float | None = None) -> int:
+        """A place in the order: every run that was green at any replica when this was called is before it,
+        and feeds of this session that are live have been given those of their logs. TimeoutError if a
+        majority of the replicas does not answer within `timeout` seconds."""
+        self._check_open()
+        feeds = self._protocol.feeds
+        ticket = feeds.barrier()
+        try:
+            place: int = self._answer(ticket, _deadline(timeout))
+            return place
+        except TimeoutError:
+            feeds.give_up(ticket)
+            raise TimeoutError(f"{NO_BARRIER} within {timeout:g} s") from None
+        except KeyboardInterrupt:
+            feeds.give_up(ticket)
+            raise
+
+    def until(self, done: Callable[[], object], deadline: float | None) -> None:
+        """Reads and writes until it is done. TimeoutError when that is too late."""
+        self._until(done, deadline)
+
+    def serve(self, other: socket.socket | None, until_s: float, done: Callable[[], object]) -> bool:
+        """Reads and writes while another socket has nothing to be read, until that time, or until it is done.
+        Whether the other socket can be read."""
+        while True:
+            self._write()
+            now_s = time.monotonic()
+            if self._return is not None and now_s >= self._return.due:
+                self._come_back(None)
+                continue
+            end_s = until_s if self._return is None else min(until_s, self._return.due)
+            poll = select.poll()
+            if other is not None:
+                poll.register(other, select.POLLIN)
+            has_room = self._protocol.inbox.meter.bytes <= WAITING_BYTES_MAX
+            mine = self._socket if has_room else None
+            if mine is not None:
+                poll.register(mine, select.POLLIN | select.POLLOUT * bool(self._unsent))
+            has_more = isinstance(mine, ssl.SSLSocket) and mine.pending() > 0
+            wait_s = 0.0 if has_more or done() else max(0.0, end_s - now_s)
+            ready = dict(poll.poll(math.ceil(1000 * wait_s)))
+            if mine is not None and (has_more or ready.get(mine.fileno(), 0) & ~select.POLLOUT):
+                self._receive(mine)
+            if other is not None and other.fileno() in ready:
+                return True
+            if done() or self._protocol.phase is Phase.OVER or time.monotonic() >= until_s:
+                return False
+
+    def replica(
+        self,
+        cls: type[T],
+        name: str,
+        *,
+        replicas: str | Sequence[str] | None = None,
+        tls: ssl.SSLContext | Tls | None = None,
+        file: str | os.PathLike[str] | None = None,
+    ) -> Replica[T]:
+        """A replicated object, whose state is in this program: `with session.replica(Bank, "bank") as bank`,
+        then `bank.call(Bank.transfer, "ann", "bob", 10)`; as the asyncio session's."""
+        from totempole.objects.blocking import Replica
+
+        return Replica(self, cls, name, replicas=replicas, tls=tls, file=file)
+
+    @property
+    def protocol(self) -> Protocol:
+        """For the parts of the package that stand above the session."""
+        return self._protocol
+
+    def flush(self) -> None:
+        """Writes what there is, as much as the socket takes."""
+        self._write()
+
+    def log_services(
+        self, replicas: str | Sequence[str] | None = None, tls: ssl.SSLContext | Tls | None = None
+    ) -> Sequence[Endpoint]:
+        """Those that it reads from: of its daemons, or the ones that are named."""
+        from totempole.client.log_endpoints import services_beside
+
+        return services_beside(self._endpoints.all, self._log_socket, replicas, tls)
+
+    @property
+    def log_reconnect(self) -> Reconnect | None:
+        """How it comes back to a log service. An embedded node starts its own, and starts it again."""
+        return self.reconnect or (Reconnect() if self._log_socket else None)
+
+    @property
+    def reconnect(self) -> Reconnect | None:
+        """How it comes back to a daemon that has gone away."""
+        return self._attempts.how if self._attempts is not None else None
+
+    def ask_log(self, ask: Callable[[Appending], int], timeout: float | None) -> Any:
+        """Asks, and waits for the answer."""
+        self._check_open()
+        appending = self._protocol.appending
+        ticket = ask(appending)
+        try:
+            return self._answer(ticket, _deadline(timeout))
+        except TimeoutError:
+            raise appending.give_up(ticket, f"no answer within {timeout:g} s") from None
+        except KeyboardInterrupt:
+            appending.give_up(ticket, "it was interrupted")
+            raise
 
     @property
     def process(self) -> ProcessId:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Self
 
 from totempole.client.events import Event, Stream
 from totempole.client.protocol import Joining
+from totempole.client.receipts import BlockingReceipt
 from totempole.client.sending import Target
 from totempole.errors import SessionError
 from totempole.types import ProcessId, Service
@@ -32,6 +33,7 @@ class Group:
 
     @property
     def name(self) -> str:
+        """The group's name."""
         return self._joining.group
 
     @property
@@ -64,9 +66,10 @@ class Group:
         *,
         safe_notice: bool = False,
         timeout: float | None = None,
-    ) -> None:
+    ) -> BlockingReceipt:
         """Sends a message to all members, this program among them. See `Session.multicast`."""
-        self._session._multicast(Target((self.name,), Service(service), safe_notice), (payload,), timeout)
+        to = Target((self.name,), Service(service), safe_notice)
+        return self._session._multicast(to, (payload,), timeout)
 
     def multicast_many(
         self,
@@ -75,9 +78,10 @@ class Group:
         *,
         safe_notice: bool = False,
         timeout: float | None = None,
-    ) -> None:
+    ) -> BlockingReceipt:
         """Sends messages, in this order. See `Session.multicast_many`."""
-        self._session._multicast(Target((self.name,), Service(service), safe_notice), payloads, timeout)
+        to = Target((self.name,), Service(service), safe_notice)
+        return self._session._multicast(to, payloads, timeout)
 
     def next(self, timeout: float | None = None) -> Event:
         """The next event. TimeoutError if none comes within `timeout` seconds; SessionError if none will."""

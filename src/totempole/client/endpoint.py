@@ -9,14 +9,17 @@ import socket
 import ssl
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path as FilePath
 from typing import Protocol
 
 from totempole.errors import SessionError
 from totempole.types import Payload
 
 READ_BYTES = 65_536
+ANSWER_S_MAX = 10.0
+"""How long a daemon may take to answer a greeting or a farewell."""
 LAST_READS_MAX = 16
 """More than a socket holds."""
 
@@ -24,20 +27,34 @@ SOCKET_VARIABLE = "TOTEMPOLE_SOCKET"
 SOCKET_DEFAULT = "/var/lib/totempole/clients.sock"
 """In the directory that the example configuration gives to a node."""
 
+SOCKET_HERE: ContextVar[str] = ContextVar("totempole_socket", default="")
+"""Goes before the environment, for the tasks of one context: tests run programs of several nodes in one
+process."""
+
+SIMULATED = "simulated:"
+"""The paths of simulated daemons begin with it (`totempole.testing`). No file is called so."""
+
+
+def default_socket() -> str:
+    """Of the daemon that a program means which names none."""
+    return SOCKET_HERE.get() or os.environ.get(SOCKET_VARIABLE) or SOCKET_DEFAULT
+
 
 @dataclass(frozen=True, slots=True)
 class Tls:
     """The files with which a program and a daemon on another host prove who they are to each other."""
 
-    certificate: str | Path
+    certificate: str | FilePath
     """The program's own, with its chain (PEM)."""
-    key: str | Path
-    authorities: str | Path
+    key: str | FilePath
+    """The private key of the certificate (PEM)."""
+    authorities: str | FilePath
     """Who may have signed the daemon's certificate (PEM)."""
     server_name: str | None = None
     """What the daemon's certificate says, if that is not the host's name."""
 
     def context(self) -> ssl.SSLContext:
+        """For Python's `ssl`; raises SessionError for files that cannot be used."""
         try:
             context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=self.authorities)
             context.load_cert_chain(self.certificate, self.key)
@@ -111,6 +128,10 @@ class Endpoint:
     def __str__(self) -> str:
         return self.path or f"{self.host}:{self.port}"
 
+    @property
+    def is_simulated(self) -> bool:
+        return self.path.startswith(SIMULATED)
+
     def unreachable(self, error: BaseException) -> SessionError:
         """Why there is no connection, and the way out."""
         why = getattr(error, "strerror", None) or str(error) or type(error).__name__
@@ -118,6 +139,8 @@ class Endpoint:
             way = "the daemon's setting clients.users names who may (and clients.socket_mode the file's mode)"
         elif isinstance(error, ssl.SSLError):
             way = "check the certificates of both sides"
+        elif self.is_simulated and isinstance(error, FileNotFoundError):
+            way = "a simulated daemon is there for asyncio programs only: use totempole.connect()"
         elif self.path:
             way = f"start one with `totem node`, or name its socket ({SOCKET_VARIABLE}, or connect(path))"
         else:
@@ -132,7 +155,7 @@ def endpoint_of(
     if host is None:
         if tls is not None:
             raise SessionError("tls is for a daemon on another host: give host= too")
-        return Endpoint(path=os.fspath(path or os.environ.get(SOCKET_VARIABLE) or SOCKET_DEFAULT))
+        return Endpoint(path=os.fspath(path or default_socket()))
     if path is not None:
         raise SessionError("give a path or a host, not both")
     name, colon, port = host.rpartition(":")
@@ -144,6 +167,72 @@ def endpoint_of(
     if isinstance(tls, Tls):
         return Endpoint("", name, int(port), tls.context(), tls.server_name or name)
     return Endpoint("", name, int(port), tls, name)
+
+
+Path = str | os.PathLike[str]
+
+
+def endpoints_of(
+    path: Path | Sequence[Path] | None,
+    host: str | Sequence[str] | None,
+    tls: ssl.SSLContext | Tls | None,
+) -> list[Endpoint]:
+    """The same of one or several daemons."""
+    paths = [path] if path is None or isinstance(path, (str, os.PathLike)) else list(path)
+    hosts = [host] if host is None or isinstance(host, str) else list(host)
+    if not paths or not hosts:
+        raise SessionError("an empty list of daemons: give at least one")
+    if hosts == [None]:
+        return [endpoint_of(each, None, tls) for each in paths]
+    return [endpoint_of(path if path is None else paths[0], each, tls) for each in hosts]
+
+
+class Endpoints:
+    """The daemons that a session may use, and the one that it uses."""
+
+    def __init__(self, given: Endpoint | socket.socket | Sequence[Endpoint]) -> None:
+        self._all: Sequence[Endpoint | socket.socket]
+        self._all = [given] if isinstance(given, (Endpoint, socket.socket)) else given
+        self._index = 0
+
+    @property
+    def all(self) -> Sequence[Endpoint | socket.socket]:
+        return self._all
+
+    @property
+    def count(self) -> int:
+        return len(self._all)
+
+    @property
+    def current(self) -> Endpoint | socket.socket:
+        return self._all[self._index]
+
+    @property
+    def name(self) -> str:
+        return str(self.current) if isinstance(self.current, Endpoint) else "the embedded node"
+
+    @property
+    def peer(self) -> str:
+        """Who is there."""
+        return f"the daemon at {self.name}" if isinstance(self.current, Endpoint) else self.name
+
+    @property
+    def greeting_s_max(self) -> float | None:
+        """How long the answer to a greeting may take. An embedded node takes its time to start, and a pair of
+        sockets tells when its other end is gone."""
+        return ANSWER_S_MAX if isinstance(self.current, Endpoint) else None
+
+    @property
+    def are_simulated(self) -> bool:
+        return all(isinstance(each, Endpoint) and each.is_simulated for each in self._all)
+
+    def move_on(self) -> None:
+        self._index = (self._index + 1) % len(self._all)
+
+    def tries(self) -> Iterator[bool]:
+        """Each once; whether it is the last."""
+        for number in range(len(self._all)):
+            yield number == len(self._all) - 1
 
 
 class Owner(Protocol):

@@ -39,7 +39,9 @@ class Messages:
     groups: tuple[str, ...]
     """All that they were sent to, also groups that this program has not joined."""
     service: Service
+    """What their sender asked for."""
     place: Place
+    """Where in the total order they are. Places can be compared everywhere."""
     number: int
     """Counts what the sender has sent: the number of the first of these messages."""
 
@@ -52,12 +54,25 @@ class View:
     """Transitional: members were lost, and the messages that follow are only known to have reached those who
     are named here. A regular view follows."""
     group: str
+    """Its name."""
     members: tuple[ProcessId, ...]
+    """From here on, sorted: the same at all of them."""
     together: tuple[ProcessId, ...]
     """Those who came along from the view before: they have received the same messages in it."""
     place: Place
+    """Where in the total order it begins."""
     changed: str
     """Why: join, leave, disconnect, or configuration (processors have come or gone)."""
+    info: Mapping[ProcessId, bytes] = field(default_factory=lambda: MappingProxyType({}), hash=False)
+    """What members said of themselves with `join(…, info=…)`. Those that said nothing are not in it."""
+
+    @property
+    def strangers(self) -> tuple[ProcessId, ...]:
+        """Members that were elsewhere in the meantime: their history is another one, and so may be their
+        state. Empty unless sides have come together."""
+        if self.changed != "configuration":
+            return ()
+        return tuple(member for member in self.members if member not in self.together)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +83,13 @@ class Safe:
     """
 
     sender: ProcessId
+    """Who sent them."""
     number: int
     """Of the first of them, as in `Messages`."""
     count: int
+    """How many they are."""
     groups: tuple[str, ...]
+    """As in `Messages`."""
     place: Place
     """Where the messages were delivered: the `place` of their `Messages`."""
 
@@ -85,11 +103,13 @@ class State:
     """
 
     group: str
+    """Its name."""
     donor: ProcessId | None
     """The member that gave it."""
     data: bytes | None
     """None: no member had a state to give. Begin afresh, with the messages that follow."""
     place: Place
+    """The state is that of this place in the total order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +117,7 @@ class Gap:
     """This program fell behind, and messages of the group were dropped here: it joined with policy="shed"."""
 
     group: str
+    """Its name."""
     messages: int
     """How many were dropped,"""
     bytes: int
@@ -132,6 +153,7 @@ class NetworkChanged:
     """
 
     name: str
+    """As the settings call the network, or its number."""
     state: str
     """in_service, sick, faulty, drained or probation."""
     before: str | None
@@ -374,6 +396,8 @@ class Membership:
     iterated: bool = False
     members: tuple[ProcessId, ...] = ()
     """As of the event that was taken last."""
+    view: View | None = None
+    """The last that has come."""
     transfer: Transfer | None = None
     received: Place | None = None
 
@@ -472,6 +496,14 @@ class Inbox:
 
     # Events
 
+    def view_of(self, groups: Sequence[str]) -> View | None:
+        """The view in force in the first of them that the program is in."""
+        for name in groups:
+            membership = self.memberships.get(name)
+            if membership is not None and membership.begun:
+                return membership.view
+        return None
+
     def _next_arrival(self) -> int:
         self._arrivals += 1
         return self._arrivals
@@ -498,6 +530,7 @@ class Inbox:
             return  # left in the meantime
         if type(event) is View:
             membership.begun = True
+            membership.view = event
             membership.received = event.place
             membership.members = membership.members or event.members
         item = Item(self._next_arrival(), event, (name,), EVENT_WEIGHT)

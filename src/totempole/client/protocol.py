@@ -7,11 +7,13 @@ the groups again and tells the program with `Reconnected`.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from totempole import session
 from totempole.client.events import (
@@ -25,34 +27,50 @@ from totempole.client.events import (
     Stream,
     View,
 )
+from totempole.client.receipts import CLOSED
 from totempole.client.sending import Chunks, Sending, Target, check_name
 from totempole.errors import CodecError, SessionError
 from totempole.groups.events import BecameSafe, GroupMessages, GroupView, StateAsked, StateBegins, StateChunk
-from totempole.groups.packing import NAME_BYTES_MOST, Batch, pack
+from totempole.groups.packing import INFO_BYTES_MAX, NAME_BYTES_MOST, Batch, pack
 from totempole.session import (
     DAEMON_KINDS,
     FOR_GOOD,
     LARGE_BYTES_MAX,
     AskGroups,
     AskNetworks,
+    BarrierPassed,
     Bye,
     Credit,
     Done,
     Ended,
+    FollowEnded,
+    Following,
+    Groups,
     GroupTable,
     Hello,
     Join,
     Kind,
     Leave,
+    LogRuns,
     NetworkNews,
     NetworkTable,
     Policy,
     Refused,
+    RunAccepted,
+    RunDurable,
+    RunFenced,
+    RunLost,
+    RunPlaced,
+    RunUnknown,
     Send,
     Welcome,
 )
 from totempole.session.codec import FrameReader, cut, decode, encode
 from totempole.types import Payload, Place, ProcessId
+
+if TYPE_CHECKING:
+    from totempole.client.appending import Appending
+    from totempole.client.feeding import Feeds
 
 MIB = 1024 * 1024
 RECEIVED_BYTES_MAX = 4 * MIB
@@ -69,6 +87,10 @@ STATE_BYTES_MAX = 1024 * MIB
 StateProvider = Callable[[], Chunks | Awaitable[Chunks]]
 """Gives the group's state as of this very moment: in one piece, or in chunks that no longer change. It is
 called between two events of the iteration, when the program has worked off all that came before."""
+
+Listener = Callable[[SessionError | None, Any], None]
+
+NO_BARRIER = "no majority of the log's replicas has answered the barrier"
 
 PolicyName = Literal["disconnect", "block", "shed"]
 POLICIES: Mapping[str, Policy] = {policy.name.lower(): policy for policy in Policy}
@@ -91,6 +113,7 @@ class Joining:
     policy: Policy
     provider: StateProvider | None
     want_state: bool
+    info: bytes = b""
 
 
 class Asked(NamedTuple):
@@ -117,11 +140,20 @@ def policy_of(name: str) -> Policy:
     return policy
 
 
+def info_of(info: bytes) -> bytes:
+    """What a program says of itself to the other members of a group, checked."""
+    if not isinstance(info, bytes):
+        raise TypeError(f"info is bytes, not {type(info).__name__}: encode it first")
+    if len(info) > INFO_BYTES_MAX:
+        raise SessionError(f"info of {len(info)} bytes: give at most {INFO_BYTES_MAX}")
+    return info
+
+
 class Protocol:
     def __init__(self, name: str = "", *, state_bytes_max: int = STATE_BYTES_MAX) -> None:
         self.name = name
         self.inbox = Inbox(state_bytes_max)
-        self.sending = Sending()
+        self.sending = Sending(self._unreturned)
         self.phase = Phase.CONNECTING
         self.welcome: Welcome | None = None
         self.farewell: str | None = None
@@ -137,6 +169,13 @@ class Protocol:
         self._lost: tuple[ProcessId, dict[str, Place | None], int, str] | None = None
         """Between two connections: who the program was, what it had seen, what may be lost, and why."""
         self._gifts: set[StateAsked] = set()
+        self._appending: Appending | None = None
+        self._feeds: Feeds | None = None
+        self._listeners: dict[int, Listener] = {}
+        self.draw_token: Callable[[], str] = partial(secrets.token_hex, 16)
+        """A name that nobody else has."""
+        self.has_others = False
+        """Whether there are other daemons to go to."""
 
     # The connection
 
@@ -150,13 +189,17 @@ class Protocol:
         """The connection is gone, and there may be another one later."""
         self.phase = Phase.CONNECTING
         self._gifts.clear()
-        unacknowledged = self.sending.lost()
+        unacknowledged = self.sending.lost(reason)
         seen = self.inbox.cut()
         if self._lost is not None:
             self._add_loss(unacknowledged)
         elif self.welcome is not None:
             self._lost = (self.welcome.process, seen, unacknowledged, reason)
         self._answer_lost(reason)
+        if self._appending is not None:
+            self._appending.lost(reason)
+        if self._feeds is not None:
+            self._feeds.lost()
 
     def _add_loss(self, unacknowledged: int) -> None:
         assert self._lost is not None
@@ -179,13 +222,17 @@ class Protocol:
         if self.phase is Phase.OVER:
             return
         self.phase = Phase.OVER
-        self.sending.lost()
+        self.sending.lost(str(error) if error else CLOSED)
         self._gifts.clear()
         self.joinings.clear()
         self.inbox.end(error)
         for request in self._requests:
             self.answers.append(Answer(request, error or SessionError("the session is closed")))
         self._requests.clear()
+        if self._appending is not None:
+            self._appending.end(error or SessionError("the session is closed"))
+        if self._feeds is not None:
+            self._feeds.end(error)
 
     @property
     def process(self) -> ProcessId:
@@ -208,7 +255,9 @@ class Protocol:
         self._requests[request] = Asked(kind, joining.group)
         if self.phase is Phase.OPEN:
             donor = joining.provider is not None
-            self.sending.request(Join(request, joining.group, joining.policy, donor, joining.want_state))
+            self.sending.request(
+                Join(request, joining.group, joining.policy, donor, joining.want_state, joining.info)
+            )
         return request
 
     def leave(self, group: str, error: SessionError | None = None) -> int | None:
@@ -216,6 +265,7 @@ class Protocol:
         if self.joinings.pop(group, None) is None:
             return None  # it was given up before
         self.inbox.remove(group, error)
+        self.sending.left()
         self._gifts = {asked for asked in self._gifts if asked.group != group}
         for request, asked in list(self._requests.items()):
             if asked.group == group and asked.kind != "leave":
@@ -226,6 +276,13 @@ class Protocol:
         self._requests[request] = Asked("leave", group)
         self.sending.request(Leave(request, group))
         return request
+
+    def _unreturned(self, groups: tuple[str, ...]) -> str:
+        """Why messages to these groups do not come back to the program for certain; empty if they do."""
+        joinings = [self.joinings[group] for group in groups if group in self.joinings]
+        if any(joining.policy is not Policy.SHED for joining in joinings):
+            return ""
+        return _SHED if joinings else _NO_MEMBER
 
     def ask_groups(self) -> int:
         request = self._new_request()
@@ -263,11 +320,68 @@ class Protocol:
         self.sending.out += head
         return request, parts
 
+    @property
+    def appending(self) -> Appending:
+        """What the program appends to the durable log. Only a program that does so loads this part."""
+        if self._appending is None:
+            from totempole.client.appending import Appending
+
+            self._appending = Appending(self.sending.request, self._new_request, self._told)
+            self._appending.can_move = self.has_others
+            if self.phase is Phase.OPEN and self.sending.limits is not None:
+                self._appending.opened(self.sending.limits.append_bytes_max)
+        return self._appending
+
+    @property
+    def feeds(self) -> Feeds:
+        """What the program follows of the durable log, and its barriers. Only a program that does so loads
+        this part."""
+        if self._feeds is None:
+            from totempole.client.feeding import Feeds
+
+            self._feeds = Feeds(self.sending.request, self._new_request, self._told)
+            self._feeds.can_move = self.has_others
+            if self.phase is Phase.OPEN and self.sending.limits is not None:
+                self._feeds.opened(self.sending.limits.append_bytes_max > 0)
+        return self._feeds
+
+    def listen(self, ticket: int, listener: Listener) -> None:
+        """The answer to this ticket is for a part above the session, which only notes it."""
+        self._listeners[ticket] = listener
+
+    def unlisten(self, ticket: int) -> None:
+        """Nobody waits for the answer any more."""
+        self._listeners.pop(ticket, None)
+        if self._appending is not None:
+            self._appending.give_up(ticket, "nobody waits for it")
+
+    def _told(self, ticket: int, error: SessionError | None, value: Any) -> None:
+        listener = self._listeners.pop(ticket, None)
+        if listener is not None:
+            listener(error, value)
+        else:
+            self.answers.append(Answer(ticket, error, value))
+
+    @property
+    def wants_move(self) -> bool:
+        """Whether another daemon should be gone to: this one cannot do what the program has asked for."""
+        return any(part is not None and part.wants_move for part in (self._appending, self._feeds))
+
+    def pump(self) -> None:
+        """Records that wait are to be sent now."""
+        if self._appending is not None:
+            self._appending.pump()
+        if self._feeds is not None:
+            self._feeds.pump()
+
     def bye(self) -> None:
         """Nothing more is taken from the program or told to it. The daemon still gets all before this."""
         self.phase = Phase.CLOSING
         self.joinings.clear()
+        self.sending.give_up(CLOSED)
         self.inbox.end(None)
+        if self._feeds is not None:
+            self._feeds.end(None)
         self.sending.request(Bye())
 
     def _new_request(self) -> int:
@@ -281,7 +395,8 @@ class Protocol:
 
     @property
     def asking(self) -> bool:
-        return bool(self._requests)
+        parts = (self._appending, self._feeds)
+        return bool(self._requests) or any(part is not None and part.is_asking for part in parts)
 
     # State for joiners
 
@@ -328,7 +443,7 @@ class Protocol:
         sender, number, count, groups, body, service, place = event
         batch = Batch(body)
         if sender == self.process:
-            self.sending.delivered(number + count - 1)
+            self.sending.delivered(number + count - 1, place, self.inbox.view_of(groups))
         self.inbox.spread(
             Messages(sender, batch, groups, service, place, number), EVENT_WEIGHT + batch.weight
         )
@@ -338,10 +453,13 @@ class Protocol:
         match frame:
             case Credit(total):
                 self.sending.credited(total)
-            case GroupView(group, kind, members, together, place, changed):
-                view = View(kind.value, group, members, together, place, changed)
+            case GroupView(group, kind, members, together, place, changed, info):
+                told = {member: each for member, each in zip(members, info, strict=False) if each}
+                view = View(kind.value, group, members, together, place, changed, MappingProxyType(told))
                 self._view(view)
             case BecameSafe(sender, number, count, groups, place):
+                if sender == self.process:
+                    self.sending.became_safe(number + count - 1)
                 inbox.spread(Safe(sender, number, count, groups, place), EVENT_WEIGHT)
             case StateAsked():
                 inbox.tell(frame.group, frame)
@@ -353,12 +471,20 @@ class Protocol:
                 inbox.tell(group, Gap(group, count, size))
             case Done(request):
                 self._answered(Answer(request))
+            case Following() | LogRuns() | FollowEnded() | BarrierPassed():
+                self.feeds.take(frame)
+            case RunLost(request, _, why) if self._feeds is not None and self._feeds.refused(
+                request, why, is_closed=True
+            ):
+                pass
+            case RunAccepted() | RunDurable() | RunPlaced() | RunFenced() | RunLost() | RunUnknown():
+                self.appending.take(frame)
             case NetworkNews(name, before, state, why, key):
                 inbox.network_changed(NetworkChanged(name, state, before, why, Place(key, 0)))
             case NetworkTable():
                 self._network_table(frame)
-            case GroupTable(request, groups):
-                self._answered(Answer(request, value=dict(groups)))
+            case GroupTable(request, groups, info):
+                self._answered(Answer(request, value=Groups(groups, info)))
             case Refused(request, text):
                 self._refused(request, text)
             case Welcome():
@@ -409,6 +535,10 @@ class Protocol:
         self._join_again()
         if self.inbox.networks_wanted:
             self._watch_networks()
+        if self._appending is not None:
+            self._appending.opened(welcome.limits.append_bytes_max)
+        if self._feeds is not None:
+            self._feeds.opened(welcome.limits.append_bytes_max > 0)
 
     def _join_again(self) -> None:
         asked = {item.group: request for request, item in self._requests.items() if item.kind == "join"}
@@ -430,14 +560,20 @@ class Protocol:
         if request in (0, FOR_GOOD):
             self.farewell, self.refused_for_good = text, request == FOR_GOOD
             return
+        parts = (self._appending, self._feeds)
+        if any(part is not None and part.refused(request, text) for part in parts):
+            return
         asked = self._requests.get(request)
         error = SessionError(text)
         if asked is not None and asked.kind in ("join", "rejoin"):
             del self.joinings[asked.group]
             self.inbox.remove(asked.group, error)
+            self.sending.left()
         self._answered(Answer(request, error))
 
 
+_NO_MEMBER = "the message does not come back: this program is in none of the groups that it was sent to"
+_SHED = 'the message may not come back: this program is in its group with policy="shed"; choose another one'
 _OVERFULL = (
     "its state, with the messages that waited for it, was more than state_bytes_max allows, so the group was "
     "left; allow for more, or have the members give less"

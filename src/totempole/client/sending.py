@@ -13,15 +13,19 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
-from typing import NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
+from totempole.client.receipts import LEFT, SKIPPED, Sent
 from totempole.errors import SessionError
 from totempole.groups.packing import LENGTH_BYTES, MESSAGES_MAX, OVERHEAD_MAX, pack, pack_names
 from totempole.session import HEAD, SEND_OVERHEAD, ClientFrame, Limits, Send, State, cost_of
 from totempole.session.codec import body_of, encode
-from totempole.types import Payload, Service
+from totempole.types import Payload, Place, Service
+
+if TYPE_CHECKING:
+    from totempole.client.events import View
 
 SEND_HEAD_BYTES = 4
 STATE_HEAD_BYTES = 512
@@ -46,7 +50,7 @@ def target_of(groups: str | Sequence[str], service: Service, notice: bool) -> Ta
 class Run:
     """Messages that were handed in together, and have not all been taken yet."""
 
-    __slots__ = ("_ends", "length", "longest", "next", "payloads")
+    __slots__ = ("_ends", "length", "longest", "next", "payloads", "sent")
 
     def __init__(self, payloads: Sequence[bytes]) -> None:
         self.payloads = as_bytes(payloads)
@@ -59,6 +63,8 @@ class Run:
         else:
             self._ends = list(accumulate([length + LENGTH_BYTES for length in lengths]))
         self.next = 0
+        self.sent: list[Sent] = []
+        """The frames that have them."""
 
     @property
     def left(self) -> int:
@@ -79,7 +85,8 @@ class Run:
         start = self._ends[self.next - 1] if self.next else 0
         return self._ends[self.next + count - 1] - start if count else 0
 
-    def take(self, count: int) -> Sequence[bytes]:
+    def take(self, count: int, sent: Sent) -> Sequence[bytes]:
+        self.sent.append(sent)
         taken = self.payloads[self.next : self.next + count]
         self.next += count
         return taken
@@ -102,7 +109,8 @@ def one_as_bytes(payload: bytes | bytearray | memoryview) -> bytes:
 class Sending:
     """Sans-I/O: `out` is what to write. Lives through reconnections."""
 
-    def __init__(self) -> None:
+    def __init__(self, unreturned: Callable[[tuple[str, ...]], str] = lambda _groups: "") -> None:
+        """`unreturned`: why messages to these groups do not come back to the program; empty if they do."""
         self.out: list[Payload] = []
         self.limits: Limits | None = None
         self._credit = 0
@@ -114,6 +122,15 @@ class Sending:
         message, and how many it has."""
         self._number = 0
         """Of the last message that was sent, as the group layer counts them."""
+        self._unreturned = unreturned
+        self._open: Sent | None = None
+        """Of the batch."""
+        self._undelivered: deque[Sent] = deque()
+        """Frames whose messages have not come back,"""
+        self._unsafe: deque[Sent] = deque()
+        """and those that have, and wait for the news that they are safe."""
+        self.settled: list[Sent] = []
+        """For the session, which empties it: somebody waits for news of them."""
         self._to: Target | None = None
         self._batch: list[bytes] = []
         self._used = 0
@@ -134,12 +151,14 @@ class Sending:
         self._batch_bytes = min(limits.batch_bytes, limits.send_bytes_max - SEND_HEAD_BYTES)
         self._look()
 
-    def lost(self) -> int:
+    def lost(self, reason: str) -> int:
         """How many messages were taken from the program and may never arrive."""
+        self.give_up(reason)
         count = self.unacknowledged
         self.limits = None
         self._sent.clear()
         self._batch, self._to, self._used, self._room = [], None, 0, 0
+        self._open = None
         self.out = []
         return count
 
@@ -151,11 +170,60 @@ class Sending:
             sent.popleft()
         self._look()
 
-    def delivered(self, number: int) -> None:
+    def delivered(self, number: int, place: Place, view: View | None) -> None:
         """The program has got its own message of that number, so the ring has taken all up to it."""
         sent = self._sent
         while sent and sent[0][1] <= number:
             sent.popleft()
+        undelivered = self._undelivered
+        while undelivered and undelivered[0].number <= number:
+            self._came_back(undelivered.popleft(), number, place, view)
+
+    # Receipts
+
+    def _came_back(self, sent: Sent, number: int, place: Place, view: View | None) -> None:
+        if sent.number < number or view is None:
+            sent.lost = SKIPPED
+        else:
+            sent.place, sent.view = place, view
+            sent.safe = sent.to.service is Service.SAFE
+            if sent.to.notice and not sent.safe:
+                self._unsafe.append(sent)
+        self._tell(sent)
+
+    def became_safe(self, number: int) -> None:
+        """So has the program's own message of that number."""
+        while self._unsafe and self._unsafe[0].number <= number:
+            sent = self._unsafe.popleft()
+            if sent.number == number:
+                sent.safe = True
+            else:
+                sent.lost = SKIPPED
+            self._tell(sent)
+
+    def left(self) -> None:
+        """A group was left. What was only for groups that the program is not in any more is not heard of."""
+        self.close_batch()
+        for waiting in (self._undelivered, self._unsafe):
+            gone = [sent for sent in waiting if self._unreturned(sent.to.groups)]
+            for sent in gone:
+                waiting.remove(sent)
+                self._lose(sent, LEFT)
+
+    def give_up(self, reason: str) -> None:
+        """Nothing more is heard of anything that was sent."""
+        for sent in (*self._undelivered, *self._unsafe, *filter(None, (self._open,))):
+            self._lose(sent, reason)
+        self._undelivered.clear()
+        self._unsafe.clear()
+
+    def _lose(self, sent: Sent, reason: str) -> None:
+        sent.lost = reason
+        self._tell(sent)
+
+    def _tell(self, sent: Sent) -> None:
+        if sent.waiters:
+            self.settled.append(sent)
 
     def _look(self) -> None:
         self._room = min(self._batch_bytes, self._left - SEND_HEAD_BYTES)
@@ -176,26 +244,30 @@ class Sending:
         """Whether there is something to write."""
         return bool(self.out or self._batch)
 
-    def offer(self, to: Target, payload: bytes) -> bool:
-        """Takes a message if its target is checked and there is credit for it."""
+    def offer(self, to: Target, payload: bytes) -> Sent | None:
+        """Takes a message if its target is checked and there is credit for it. The frame that it is in."""
         used = self._used + len(payload) + LENGTH_BYTES
         if to == self._to and used <= self._room and len(self._batch) < MESSAGES_MAX:
             self._batch.append(payload)
             self._used = used
-            return True
+            return self._open
         return self._begin(to, payload)
 
-    def _begin(self, to: Target, payload: bytes) -> bool:
+    def _begin(self, to: Target, payload: bytes) -> Sent | None:
         """The message is the first of its batch."""
         self.close_batch()
         if self.limits is None or to not in self._checked:
-            return False
+            return None
         used = len(pack_names(to.groups)) + OVERHEAD_MAX + len(payload)
         if used > self._room and used > min(self.limits.send_bytes_max, self._left) - SEND_HEAD_BYTES:
-            return False
-        self._to, self._used = to, used
+            return None
         self._batch.append(payload)
-        return True
+        return self._open_batch(to, used)
+
+    def _open_batch(self, to: Target, used: int) -> Sent:
+        self._to, self._used = to, used
+        self._open = sent = Sent(to, self._unreturned(to.groups))
+        return sent
 
     def offer_run(self, to: Target, run: Run) -> bool:
         """Takes as many as there is credit for; whether that was all."""
@@ -216,17 +288,20 @@ class Sending:
         used = len(pack_names(to.groups)) + OVERHEAD_MAX
         count = run.fitting(self._room - used, alone=True)
         if not count:
-            taken = self._begin(to, run.payloads[run.next])
-            run.next += taken
-            return taken
-        self._to, self._used = to, used
+            sent = self._begin(to, run.payloads[run.next])
+            if sent is not None:
+                run.sent.append(sent)
+                run.next += 1
+            return sent is not None
+        self._open_batch(to, used)
         self._extend(run, count)
         return True
 
     def _extend(self, run: Run, count: int) -> None:
+        assert self._open is not None
         count = min(count, MESSAGES_MAX - len(self._batch))
         self._used += run.size(count)
-        self._batch += run.take(count)
+        self._batch += run.take(count, self._open)
         if self._used >= self._room or len(self._batch) == MESSAGES_MAX:
             self.close_batch()
 
@@ -236,9 +311,11 @@ class Sending:
             self._to = None
             return
         assert self._to is not None
+        assert self._open is not None
         groups, service, notice = self._to
         self._write(Send(groups, pack(self._batch), service, notice), len(self._batch))
-        self._batch, self._to, self._used = [], None, 0
+        self._await(self._open)
+        self._batch, self._to, self._used, self._open = [], None, 0, None
 
     def _write(self, frame: Send | State, count: int) -> None:
         kind, parts = body_of(frame)
@@ -252,6 +329,12 @@ class Sending:
     def _note(self, count: int) -> None:
         self._number += count
         self._sent.append((self._spent, self._number, count))
+
+    def _await(self, sent: Sent) -> None:
+        """The last message that was written is the last of these."""
+        sent.number = self._number
+        if not sent.unreturned:
+            self._undelivered.append(sent)
 
     def request(self, frame: ClientFrame) -> None:
         """Any other frame, after what was multicast before it."""
@@ -288,9 +371,12 @@ class Sending:
             self._checked.clear()
         self._checked.add(to)
 
-    def sent_large(self) -> None:
+    def sent_large(self, to: Target) -> Sent:
         """All parts of a large message are in `out`, or beyond."""
         self._note(1)
+        sent = Sent(to, self._unreturned(to.groups))
+        self._await(sent)
+        return sent
 
     # State for joiners
 

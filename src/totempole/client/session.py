@@ -20,17 +20,29 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-import os
+import random
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from totempole.client.endpoint import Attempts, Endpoint, Link, Reconnect, Tls, endpoint_of, reconnect_of
+from totempole.client.endpoint import (
+    ANSWER_S_MAX,
+    Attempts,
+    Endpoint,
+    Endpoints,
+    Link,
+    Path,
+    Reconnect,
+    Tls,
+    endpoints_of,
+    reconnect_of,
+)
 from totempole.client.events import Event, Item, Stream
 from totempole.client.protocol import (
+    NO_BARRIER,
     RECEIVED_BYTES_MAX,
     STATE_BYTES_MAX,
     WAITING_BYTES_MAX,
@@ -39,8 +51,10 @@ from totempole.client.protocol import (
     PolicyName,
     Protocol,
     StateProvider,
+    info_of,
     policy_of,
 )
+from totempole.client.receipts import MulticastReceipt, Sent
 from totempole.client.sending import (
     Chunks,
     Run,
@@ -53,21 +67,27 @@ from totempole.client.sending import (
 )
 from totempole.errors import SessionError
 from totempole.groups.events import StateAsked
-from totempole.session import NetworkStatus
+from totempole.session import Groups, NetworkStatus
 from totempole.types import Payload, ProcessId, Service
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    import os
 
-ANSWER_S_MAX = 10.0
-"""How long a daemon may take to answer a greeting or a farewell."""
+    from totempole.client.appending import Appending
+    from totempole.client.feed import Feed
+    from totempole.client.feeding import Feeding, FeedStart
+    from totempole.client.log import Log
+    from totempole.objects.replica import Replica
+
+T = TypeVar("T")
 
 CLOSED = "the session is closed: use it inside `async with`"
 
 
 def connect(
-    path: str | os.PathLike[str] | None = None,
+    path: Path | Sequence[Path] | None = None,
     *,
-    host: str | None = None,
+    host: str | Sequence[str] | None = None,
     tls: ssl.SSLContext | Tls | None = None,
     name: str = "",
     reconnect: bool | Reconnect = True,
@@ -77,26 +97,18 @@ def connect(
 
     `path` is the daemon's Unix socket; not given: what the environment variable TOTEMPOLE_SOCKET says, or
     /var/lib/totempole/clients.sock. For a daemon on another host give `host` ("address:port") and `tls`, a
-    context or the files for one (`Tls`). `name` is what the daemon's logs call the program. `reconnect` says
+    context or the files for one (`Tls`). Of several daemons, in a list, the first that answers is used, and
+    another when that goes away. `name` is what the daemon's logs call the program. `reconnect` says
     whether to come back when the daemon has gone away, and with `Reconnect` how; without it, iterating raises
     SessionError then. `state_bytes_max` bounds the state of a group that is joined with `want_state`,
     together with the messages that wait for it.
     """
     return Session(
-        endpoint_of(path, host, tls),
+        endpoints_of(path, host, tls),
         name=name,
         reconnect=reconnect_of(reconnect),
         state_bytes_max=state_bytes_max,
     )
-
-
-def run(main: Coroutine[Any, Any, T]) -> T:
-    """`asyncio.run`, on uvloop where that is installed."""
-    factory: Callable[[], asyncio.AbstractEventLoop] | None = None
-    with suppress(ImportError):
-        from uvloop import new_event_loop as factory
-    with asyncio.Runner(loop_factory=factory) as runner:
-        return runner.run(main)
 
 
 class Session:
@@ -104,17 +116,21 @@ class Session:
 
     def __init__(
         self,
-        endpoint: Endpoint | socket.socket,
+        endpoint: Endpoint | socket.socket | Sequence[Endpoint],
         *,
         name: str = "",
         reconnect: Reconnect | None = None,
         state_bytes_max: int = STATE_BYTES_MAX,
         logger: logging.Logger | None = None,
     ) -> None:
-        self._endpoint = endpoint
+        self._endpoints = Endpoints(endpoint)
+        self._log_socket = ""
         self._attempts = Attempts(reconnect) if reconnect else None
         self._logger = logger or logging.getLogger("totempole.client")
         self._protocol = Protocol(name, state_bytes_max=state_bytes_max)
+        self._protocol.has_others = self._endpoints.count > 1
+        if self._endpoints.are_simulated:
+            self._protocol.draw_token = lambda: random.randbytes(16).hex()  # which comes from the seed
         self._link: Link | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._error: SessionError | None = None
@@ -125,17 +141,31 @@ class Session:
         self._news: set[asyncio.Future[None]] = set()
         """Those who wait for credit, or for a connection."""
         self._flushing = False
+        self._filling: Sent | None = None
+        """The frame that was last added to,"""
+        self._receipt = MulticastReceipt(self, ())
+        """and the receipt that its messages share."""
         self._waiting = 0
         """How many wait for something that comes behind events."""
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
         self._donor = Donor(self, self._protocol, self._logger)
         self._warned = False
         self._closing = False
 
     @classmethod
-    def over(cls, sock: socket.socket, *, name: str = "", state_bytes_max: int = STATE_BYTES_MAX) -> Session:
-        """A session over a socket that is connected already. There is no coming back when that is lost."""
-        return cls(sock, name=name, state_bytes_max=state_bytes_max)
+    def over(
+        cls,
+        sock: socket.socket,
+        *,
+        name: str = "",
+        state_bytes_max: int = STATE_BYTES_MAX,
+        log_socket: str = "",
+    ) -> Session:
+        """A session over a socket that is connected already. There is no coming back when that is lost.
+        `log_socket`: of the node's log service."""
+        session = cls(sock, name=name, state_bytes_max=state_bytes_max)
+        session._log_socket = log_socket
+        return session
 
     # Life
 
@@ -144,7 +174,7 @@ class Session:
             raise SessionError("a session is entered once: make another one")
         self._loop = asyncio.get_running_loop()
         try:
-            await self._open()
+            await self._open_first()
         except BaseException as error:
             self._end(error if isinstance(error, SessionError) else SessionError(CLOSED))
             raise
@@ -198,13 +228,23 @@ class Session:
 
     # The connection
 
+    async def _open_first(self) -> None:
+        for is_last in self._endpoints.tries():
+            try:
+                await self._open()
+                return
+            except SessionError:
+                if is_last:
+                    raise
+            self._endpoints.move_on()
+
     async def _open(self) -> None:
         """A connection, greeted and welcomed; or SessionError."""
         assert self._loop is not None
         link = Link(self, self._loop)
         try:
-            async with asyncio.timeout(ANSWER_S_MAX):
-                await link.connect(self._endpoint)
+            async with asyncio.timeout(self._endpoints.greeting_s_max):
+                await link.connect(self._endpoints.current)
                 self._link = link
                 self._protocol.connect()
                 self.flush()
@@ -220,7 +260,7 @@ class Session:
 
     @property
     def _where(self) -> str:
-        return str(self._endpoint) if isinstance(self._endpoint, Endpoint) else "the other end of the socket"
+        return self._endpoints.name
 
     def lost(self, link: Link, error: BaseException | None) -> None:
         """The connection is gone."""
@@ -230,7 +270,7 @@ class Session:
         protocol = self._protocol
         reason = protocol.farewell or str(error or "") or "the daemon has closed the connection"
         if not link.welcomed.done():
-            text = f"the daemon at {self._where} refused the session: {reason}"
+            text = f"{self._endpoints.peer} refused the session: {reason}"
             link.welcomed.set_exception(SessionError(text))
             link.welcomed.exception()
             return
@@ -252,6 +292,7 @@ class Session:
         while True:
             await asyncio.sleep(attempts.next_pause())
             await self._room_for_events()
+            self._endpoints.move_on()
             try:
                 await self._open()
             except SessionError as error:
@@ -290,6 +331,10 @@ class Session:
             link.abort()
             self.lost(link, None)
             return
+        if protocol.wants_move:
+            link.abort()
+            self.lost(link, SessionError("its log is closed"))
+            return
         if protocol.sending.waiting:
             self.flush()
         if protocol.inbox.meter.bytes > RECEIVED_BYTES_MAX:
@@ -316,6 +361,11 @@ class Session:
                         future.set_result(answer.value)
                     else:
                         future.set_exception(answer.error)
+        if protocol.sending.settled:
+            settled, protocol.sending.settled = protocol.sending.settled, []
+            for sent in settled:
+                _wake(sent.waiters)
+                sent.waiters.clear()
         if self._news:
             _wake(self._news)
             self._news.clear()
@@ -337,6 +387,7 @@ class Session:
     def flush(self) -> None:
         """Writes what there is."""
         self._flushing = False
+        self._protocol.pump()
         link, sending = self._link, self._protocol.sending
         if link is not None and sending.waiting:
             sending.close_batch()
@@ -388,9 +439,9 @@ class Session:
         if self._loop is None or self._closing or self._protocol.phase is Phase.OVER:
             raise self._error or SessionError(CLOSED)
 
-    def start(self, work: Any) -> asyncio.Task[None]:
+    def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         assert self._loop is not None
-        task: asyncio.Task[None] = self._loop.create_task(work)
+        task: asyncio.Task[T] = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
@@ -404,13 +455,14 @@ class Session:
         service: Service = Service.AGREED,
         *,
         safe_notice: bool = False,
-    ) -> None:
+    ) -> MulticastReceipt:
         """Sends a message to the members of one or several groups; the program need not be one of them.
 
-        Returns when the message is accepted, and waits while the ring pushes back. With `safe_notice` the
-        members get a `Safe` once every processor of the configuration has the message.
+        Returns when the message is accepted, and waits while the ring pushes back; the receipt tells where it
+        was delivered to this program itself. With `safe_notice` the members get a `Safe` once every processor
+        of the configuration has the message.
         """
-        await self._multicast(target_of(groups, service, safe_notice), payload)
+        return await self._multicast(target_of(groups, service, safe_notice), payload)
 
     async def multicast_many(
         self,
@@ -419,38 +471,42 @@ class Session:
         service: Service = Service.AGREED,
         *,
         safe_notice: bool = False,
-    ) -> None:
+    ) -> MulticastReceipt:
         """Sends messages, in this order; each is delivered as a message of its own. If it is cancelled or
         fails while it waits, the first of them may have been accepted."""
-        await self._multicast_many(target_of(groups, service, safe_notice), payloads)
+        return await self._multicast_many(target_of(groups, service, safe_notice), payloads)
 
-    def _offer(self, to: Target, payload: bytes) -> bool:
+    def _offer(self, to: Target, payload: bytes) -> MulticastReceipt | None:
         """Takes the message at once, if nothing stands in the way."""
         sending = self._protocol.sending
         if type(payload) is not bytes or self._turn.locked() or self._closing:
-            return False
-        if not sending.offer(to, payload):
-            return False
-        self._flush_soon()
-        return True
+            return None
+        sent = sending.offer(to, payload)
+        if sent is None:
+            return None
+        if sending.out or not self._flushing:
+            self._flush_soon()
+        if sent is not self._filling:
+            self._filling, self._receipt = sent, MulticastReceipt(self, (sent,))
+        return self._receipt
 
-    async def _multicast(self, to: Target, payload: bytes) -> None:
-        if not self._offer(to, payload):
-            await self._multicast_many(to, (one_as_bytes(payload),))
+    async def _multicast(self, to: Target, payload: bytes) -> MulticastReceipt:
+        return self._offer(to, payload) or await self._multicast_many(to, (one_as_bytes(payload),))
 
-    async def _multicast_many(self, to: Target, payloads: Sequence[bytes]) -> None:
+    async def _multicast_many(self, to: Target, payloads: Sequence[bytes]) -> MulticastReceipt:
         self._check_open()
         if not payloads:
-            return
+            return MulticastReceipt(self, ())
         run = Run(payloads)
         sending = self._protocol.sending
         await self._connected()
         sending.check(to, run.longest)
         if run.left == 1 and sending.is_large(to, run.longest):
-            await self._multicast_large(to, run.payloads[0])
+            run.sent.append(await self._multicast_large(to, run.payloads[0]))
         elif self._turn.locked() or not sending.offer_run(to, run):
             await self._send_in_turn(to, run)
         self._flush_soon()
+        return MulticastReceipt(self, tuple(run.sent))
 
     async def _send_in_turn(self, to: Target, run: Run) -> None:
         """The rest, as there is credit."""
@@ -459,7 +515,7 @@ class Session:
             while not sending.offer_run(to, run):
                 payload = run.payloads[run.next]
                 if sending.is_large(to, len(payload)):
-                    await self._multicast_large(to, payload)
+                    run.sent.append(await self._multicast_large(to, payload))
                     run.next += 1
                     continue
                 self.flush()
@@ -474,11 +530,11 @@ class Session:
             await self._wait_for_news()
             self._check_open()
 
-    async def _multicast_large(self, to: Target, payload: bytes) -> None:
+    async def _multicast_large(self, to: Target, payload: bytes) -> Sent:
         """On a task of its own: a large message that was begun has to be sent to its end."""
-        await asyncio.shield(self.start(self._send_large(to, payload)))
+        return await asyncio.shield(self.start(self._send_large(to, payload)))
 
-    async def _send_large(self, to: Target, payload: bytes) -> None:
+    async def _send_large(self, to: Target, payload: bytes) -> Sent:
         """Begins again with a new connection: of a message in parts, nothing is delivered unless all came."""
         async with self._large_turn:
             while True:
@@ -492,7 +548,7 @@ class Session:
                         raise
                     continue
                 if link is not None and await self._send_parts(link, parts):
-                    return
+                    return self._protocol.sending.sent_large(to)
 
     async def _send_parts(self, link: Link, parts: list[tuple[Payload, ...]]) -> bool:
         for part in parts:
@@ -502,10 +558,18 @@ class Session:
                 return False
             self.flush()
             link.write(part)
-        if link.closing:
-            return False
-        self._protocol.sending.sent_large()
-        return True
+        return not link.closing
+
+    async def wait_for_sent(self, sent: Sent) -> None:
+        """News of what was multicast, or of its loss."""
+        assert self._loop is not None
+        future: asyncio.Future[None] = self._loop.create_future()
+        sent.waiters.append(future)
+        try:
+            await self.awaiting(future)
+        finally:
+            if future in sent.waiters:
+                sent.waiters.remove(future)
 
     # Groups
 
@@ -516,6 +580,7 @@ class Session:
         policy: PolicyName = "disconnect",
         state: StateProvider | None = None,
         want_state: bool = False,
+        info: bytes = b"",
     ) -> Group:
         """A group to be in: `async with session.join("orders") as group`.
 
@@ -527,9 +592,10 @@ class Session:
         `state` gives the group's state to members that join later: it is called between two events of the
         iteration, and returns bytes or an iterable of chunks (it may be a coroutine function, or return an
         asynchronous iterable). They are sent while the program goes on. `want_state`: the first event after
-        the first view is a `State`, from some member that can give it.
+        the first view is a `State`, from some member that can give it. `info`: up to 512 bytes that all
+        members find in `View.info`, such as an address.
         """
-        return Group(self, Joining(group, policy_of(policy), state, want_state))
+        return Group(self, Joining(group, policy_of(policy), state, want_state, info_of(info)))
 
     async def _join(self, joining: Joining) -> Stream:
         self._check_open()
@@ -566,10 +632,10 @@ class Session:
             return ()
         return self._protocol.inbox.memberships[group].members
 
-    async def groups(self) -> dict[str, tuple[ProcessId, ...]]:
+    async def groups(self) -> Groups:
         """All groups of the cluster and their members, as the daemon knows them now."""
         await self._connected()
-        table: dict[str, tuple[ProcessId, ...]] = await self._answer(self._protocol.ask_groups())
+        table: Groups = await self._answer(self._protocol.ask_groups())
         return table
 
     async def networks(self) -> tuple[NetworkStatus, ...]:
@@ -583,6 +649,165 @@ class Session:
     def process(self) -> ProcessId:
         """Who the program is: the sender of its messages, and a member of its groups."""
         return self._protocol.process
+
+    # The durable log
+
+    def log(
+        self,
+        name: str,
+        *,
+        replicas: str | Sequence[str] | None = None,
+        tls: ssl.SSLContext | Tls | None = None,
+    ) -> Log:
+        """A log to append to and to read: `async with session.log("orders") as log`.
+
+        It is read from the log service of the daemon's host, or from `replicas` ("address:port,…"), with
+        `tls` or as the session has it.
+        """
+        from totempole.client.log import Log
+        from totempole.client.log_endpoints import services_beside
+
+        def endpoints() -> Sequence[Endpoint]:
+            return services_beside(self._endpoints.all, self._log_socket, replicas, tls)
+
+        return Log(self, name, endpoints)
+
+    def feed(
+        self,
+        log: str,
+        start: FeedStart = "earliest",
+        *,
+        place: int = 0,
+        replicas: str | Sequence[str] | None = None,
+        tls: ssl.SSLContext | Tls | None = None,
+    ) -> Feed:
+        """All that a log has from position `start` on and all that comes, as soon as it is green:
+        `async with session.feed("orders", position) as feed`, then `async for item in feed`.
+
+        Items are `LogBatch` and `Notice`, in the order of their places, each once. What lies before is read
+        from the log service (`replicas` and `tls` as in `log`), what comes is pushed by the daemon. `place`:
+        runs before it are not wanted.
+        """
+        from totempole.client.feed import Feed
+        from totempole.client.log_endpoints import services_beside
+
+        self._check_open()
+
+        def endpoints() -> Sequence[Endpoint]:
+            return services_beside(self._endpoints.all, self._log_socket, replicas, tls)
+
+        return Feed(self, self._protocol.feeds.open(log, start, place), endpoints, self.log_reconnect)
+
+    def end_feed(self, feeding: Feeding) -> None:
+        self._protocol.feeds.close(feeding)
+        self.flush()
+
+    async def awaiting(self, waiter: asyncio.Future[None]) -> None:
+        """Waits for what the daemon sends behind events: a reason to read on."""
+        self._waiting += 1
+        if self._link is not None and self._link.reading_paused:
+            self._read_on()
+        try:
+            await waiter
+        finally:
+            self._waiting -= 1
+            self._read_on()
+
+    async def barrier(self, timeout: float | None = None) -> int:
+        """A place in the order: every run that was green at any replica when this was called is before it,
+        and feeds of this session that are live have been given those of their logs. TimeoutError if a
+        majority of the replicas does not answer within `timeout` seconds."""
+        self._check_open()
+        feeds = self._protocol.feeds
+        ticket = feeds.barrier()
+        self._flush_soon()
+        try:
+            async with asyncio.timeout(timeout):
+                place: int = await self._answer_to(ticket)
+                return place
+        except TimeoutError:
+            feeds.give_up(ticket)
+            raise TimeoutError(f"{NO_BARRIER} within {timeout:g} s") from None
+        except asyncio.CancelledError:
+            feeds.give_up(ticket)
+            raise
+
+    async def _answer_to(self, ticket: int) -> Any:
+        assert self._loop is not None
+        future = self._answers[ticket] = self._loop.create_future()
+        if self._link is not None and self._link.reading_paused:
+            self._read_on()
+        try:
+            return await future
+        finally:
+            self._answers.pop(ticket, None)
+
+    def replica(
+        self,
+        cls: type[T],
+        name: str,
+        *,
+        replicas: str | Sequence[str] | None = None,
+        tls: ssl.SSLContext | Tls | None = None,
+        file: str | os.PathLike[str] | None = None,
+    ) -> Replica[T]:
+        """A replicated object, whose state is in this program: `async with session.replica(Bank, "bank") as
+        bank`, then `await bank.call(Bank.transfer, "ann", "bob", 10)`.
+
+        All programs that open the same name have the same object. `cls` is a plain class; those of its
+        methods that change it are marked with `totempole.command`. What lies before is read from the log
+        service, as in `log`. `file` keeps the database of a `totempole.objects.SqliteObject`.
+        """
+        from totempole.objects.replica import Replica
+
+        return Replica(self, cls, name, replicas=replicas, tls=tls, file=file)
+
+    @property
+    def protocol(self) -> Protocol:
+        """For the parts of the package that stand above the session."""
+        return self._protocol
+
+    def log_services(
+        self, replicas: str | Sequence[str] | None = None, tls: ssl.SSLContext | Tls | None = None
+    ) -> Sequence[Endpoint]:
+        """Those that it reads from: of its daemons, or the ones that are named."""
+        from totempole.client.log_endpoints import services_beside
+
+        return services_beside(self._endpoints.all, self._log_socket, replicas, tls)
+
+    @property
+    def log_reconnect(self) -> Reconnect | None:
+        """How it comes back to a log service. An embedded node starts its own, and starts it again."""
+        return self.reconnect or (Reconnect() if self._log_socket else None)
+
+    @property
+    def reconnect(self) -> Reconnect | None:
+        """How it comes back to a daemon that has gone away."""
+        return self._attempts.how if self._attempts is not None else None
+
+    async def ask_log(self, ask: Callable[[Appending], int], timeout: float | None) -> Any:
+        """Asks, and waits for the answer."""
+        self._check_open()
+        assert self._loop is not None
+        appending = self._protocol.appending
+        ticket = ask(appending)
+        if not self._flushing:
+            self._flush_soon()
+        future = self._answers[ticket] = self._loop.create_future()
+        if self._link is not None and self._link.reading_paused:
+            self._read_on()
+        try:
+            if timeout is None:
+                return await future
+            async with asyncio.timeout(timeout):
+                return await future
+        except TimeoutError:
+            raise appending.give_up(ticket, f"no answer within {timeout:g} s") from None
+        except asyncio.CancelledError:
+            appending.give_up(ticket, "it was cancelled")
+            raise
+        finally:
+            self._answers.pop(ticket, None)
 
     # Receiving
 
@@ -674,6 +899,7 @@ class Group:
 
     @property
     def name(self) -> str:
+        """The group's name."""
         return self._joining.group
 
     @property
@@ -699,22 +925,22 @@ class Group:
 
     async def multicast(
         self, payload: bytes, service: Service = Service.AGREED, *, safe_notice: bool = False
-    ) -> None:
+    ) -> MulticastReceipt:
         """Sends a message to all members, this program among them.
 
-        Returns when the message is accepted, and waits while the ring pushes back. With `safe_notice` the
-        members get a `Safe` once every processor of the configuration has the message.
+        Returns when the message is accepted, and waits while the ring pushes back; the receipt tells where it
+        was delivered. With `safe_notice` the members get a `Safe` once every processor of the configuration
+        has the message.
         """
         to = self._target(service, safe_notice)
-        if not self._session._offer(to, payload):
-            await self._session._multicast(to, payload)
+        return self._session._offer(to, payload) or await self._session._multicast(to, payload)
 
     async def multicast_many(
         self, payloads: Sequence[bytes], service: Service = Service.AGREED, *, safe_notice: bool = False
-    ) -> None:
+    ) -> MulticastReceipt:
         """Sends messages, in this order; each is delivered as a message of its own. If it is cancelled or
         fails while it waits, the first of them may have been accepted."""
-        await self._session._multicast_many(self._target(service, safe_notice), payloads)
+        return await self._session._multicast_many(self._target(service, safe_notice), payloads)
 
     def _target(self, service: Service, notice: bool) -> Target:
         target = self._targets.get((service, notice))

@@ -86,6 +86,31 @@ class Write(NamedTuple):
     records: Records
 
 
+class Append(NamedTuple):
+    """Append these frames to the log, in their order, and make them durable; then answer `Appended(ticket)`.
+    `is_segment`: the first is a mark, and a new segment begins with it."""
+
+    ticket: int
+    frames: tuple[bytes, ...]
+    is_segment: bool
+
+
+class Recall(NamedTuple):
+    """Read ordered runs of the log from this one on, at most so many bytes of them but at least one, then
+    answer `Recalled`."""
+
+    ticket: int
+    start: int
+    bytes_max: int
+
+
+class Trim(NamedTuple):
+    """Segments of the log that hold only records before this position may go, if so many bytes stay."""
+
+    position: int
+    keep_bytes: int
+
+
 class Tell(NamedTuple):
     """An event for whoever stands above the stack. The event is the layer's own."""
 
@@ -124,4 +149,17 @@ class Trace(NamedTuple):
     layer: str
 
 
-Effect = Send | SetTimer | CancelTimer | Write | Tell | Reachable | Alarm | Stopped | Trace
+Effect = (
+    Send
+    | SetTimer
+    | CancelTimer
+    | Write
+    | Append
+    | Recall
+    | Trim
+    | Tell
+    | Reachable
+    | Alarm
+    | Stopped
+    | Trace
+)

@@ -39,6 +39,21 @@ class Written(NamedTuple):
     ticket: int
 
 
+class Appended(NamedTuple):
+    """The frames of this ticket are durable."""
+
+    ticket: int
+
+
+class Recalled(NamedTuple):
+    """What was asked for, as the log's layer encodes it; or, where the log has been trimmed beyond it, the
+    mark that it begins with."""
+
+    ticket: int
+    runs: tuple[bytes, ...]
+    mark: bytes | None
+
+
 class Narrowed(NamedTuple):
     """The path of a network has refused larger datagrams than these; or a network that was absent is there,
     and takes these."""
@@ -53,4 +68,4 @@ class Command:
     __slots__ = ()
 
 
-Input = Start | Arrived | Expired | Written | Narrowed | Command
+Input = Start | Arrived | Expired | Written | Appended | Recalled | Narrowed | Command

@@ -11,16 +11,19 @@ from typing import Any
 
 from totempole.core.effects import (
     Alarm,
+    Append,
     CancelTimer,
     Effect,
     LayerName,
     Reachable,
+    Recall,
     Records,
     SetTimer,
     Stopped,
     Tell,
     TimerName,
     Trace,
+    Trim,
     Write,
 )
 from totempole.types import ProcessorId
@@ -52,9 +55,14 @@ class Io:
         return effects
 
     def write(self, records: Records, writer: LayerName) -> int:
+        ticket = self.ticket(writer)
+        self.effects.append(Write(ticket, records))
+        return ticket
+
+    def ticket(self, writer: LayerName) -> int:
+        """For an effect that is answered."""
         self._ticket += 1
         self.writers[self._ticket] = writer
-        self.effects.append(Write(self._ticket, records))
         return self._ticket
 
 
@@ -96,6 +104,23 @@ class Scope:
         if prefix:
             records = {prefix + name: value for name, value in records.items()}
         return self.io.write(records, self.name)
+
+    # The log
+
+    def append(self, frames: tuple[bytes, ...], is_segment: bool) -> int:
+        """The layer's `appended` is called with the ticket when they are durable."""
+        ticket = self.io.ticket(self.name)
+        self.io.effects.append(Append(ticket, frames, is_segment))
+        return ticket
+
+    def recall(self, start: int, bytes_max: int) -> int:
+        """The layer's `recalled` is called with the ticket and what was read."""
+        ticket = self.io.ticket(self.name)
+        self.io.effects.append(Recall(ticket, start, bytes_max))
+        return ticket
+
+    def trim(self, position: int, keep_bytes: int) -> None:
+        self.io.effects.append(Trim(position, keep_bytes))
 
     # What others are told
 

@@ -10,7 +10,17 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from totempole.core.effects import Effect, LayerName
-from totempole.core.inputs import Arrived, Command, Expired, Input, Narrowed, Start, Written
+from totempole.core.inputs import (
+    Appended,
+    Arrived,
+    Command,
+    Expired,
+    Input,
+    Narrowed,
+    Recalled,
+    Start,
+    Written,
+)
 from totempole.core.io import Io
 from totempole.types import ProcessorId
 
@@ -34,6 +44,10 @@ class Layer(Protocol):
 
     def written(self, ticket: int) -> None: ...
 
+    def appended(self, ticket: int) -> None: ...
+
+    def recalled(self, answer: Recalled) -> None: ...
+
     def settle(self) -> None: ...
 
 
@@ -53,6 +67,12 @@ class BaseLayer:
 
     def written(self, ticket: int) -> None:
         raise AssertionError(f"layer {self.name} has written nothing: ticket {ticket}")
+
+    def appended(self, ticket: int) -> None:
+        raise AssertionError(f"layer {self.name} has no log: ticket {ticket}")
+
+    def recalled(self, answer: Recalled) -> None:
+        raise AssertionError(f"layer {self.name} has no log: ticket {answer.ticket}")
 
     def settle(self) -> None: ...
 
@@ -83,7 +103,7 @@ class Stack:
         self._by_name = {layer.name: layer for layer in layers}
         assert len(self._by_name) == len(self.layers), "two layers of one name"
         self._receivers = receivers
-        self._commands: dict[type[Command], list[Callable[[Any], None]]] = {}
+        self._commands: dict[type, list[Callable[[Any], None]]] = {}
         for layer in layers:
             for kind, do in layer.commands.items():
                 self._commands.setdefault(kind, []).append(do)
@@ -101,17 +121,22 @@ class Stack:
         elif type(given) is Expired:
             layer, instance, timer = given.timer
             self._by_name[layer, instance].expired(timer)
+        elif (asked := self._commands.get(type(given))) is not None:
+            for do in asked:
+                do(given)
         elif type(given) is Written:
             self._by_name[io.writers.pop(given.ticket)].written(given.ticket)
+        elif type(given) is Appended:
+            self._by_name[io.writers.pop(given.ticket)].appended(given.ticket)
+        elif type(given) is Recalled:
+            self._by_name[io.writers.pop(given.ticket)].recalled(given)
         elif type(given) is Start:
             for each in self.layers:
                 each.start()
         elif type(given) is Narrowed:
             self._receivers[given.network].narrowed(given.segment_bytes)
         else:
-            assert isinstance(given, Command)
-            for do in self._commands[type(given)]:
-                do(given)
+            raise KeyError(f"no layer takes {type(given).__name__}")
         for settle in self._settling:
             settle()
         return io.take()

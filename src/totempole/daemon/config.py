@@ -121,6 +121,7 @@ class ClientsConfig:
         return parse_address(self.listen) if self.listen else None
 
     def check_with(self, groups: GroupConfig) -> None:
+        """Raises for settings that do not go together with those of groups."""
         least = 2 * (groups.message_bytes_max + LARGE_HEAD_BYTES)
         if self.memory_bytes_max < least:
             raise refused(

@@ -20,6 +20,9 @@ from enum import Enum
 from typing import Any, Protocol
 
 from totempole.core.inputs import Command
+from totempole.corel.commands import AppendRecords, FindRun, ReadBarrier, SetHold
+from totempole.corel.events import Accepted, BarrierPassed, Durable, Fenced, LogAnswer, Lost, Placed, Unknown
+from totempole.corel.run import RunId
 from totempole.daemon.account import Account, request_weight, send_weight, state_weight
 from totempole.daemon.config import LARGE_HEAD_BYTES
 from totempole.daemon.identity import Identity
@@ -27,10 +30,15 @@ from totempole.daemon.queue import ClientQueue, Outgoing
 from totempole.errors import CodecError, SessionError
 from totempole.groups.commands import GiveState, JoinGroup, LeaveGroup, Multicast
 from totempole.groups.events import GroupEvent
+from totempole.groups.packing import Batch
 from totempole.session import (
     CLIENT_KINDS,
     FOR_GOOD,
+    KEY_BYTES_MAX,
+    NO_RUN,
     VERSION,
+    Append,
+    AskBarrier,
     AskGroups,
     AskNetworks,
     Bye,
@@ -38,18 +46,31 @@ from totempole.session import (
     DaemonFrame,
     Done,
     Ended,
+    FollowEnd,
+    FollowEnded,
+    FollowLog,
     Hello,
+    HoldLog,
     Join,
     Kind,
     Large,
     Leave,
     Limits,
     Refused,
+    RunAccepted,
+    RunDurable,
+    RunFenced,
+    RunLost,
+    RunPlaced,
+    RunUnknown,
     Send,
     State,
+    Unfollow,
     Welcome,
     cost_of,
 )
+from totempole.session import BarrierPassed as PassedFrame
+from totempole.session import FindRun as FindFrame
 from totempole.session.codec import Assembly, FrameReader, cut, decode
 from totempole.types import Payload, ProcessId
 
@@ -64,9 +85,17 @@ GREETING_US = 5_000_000
 CLOSING_US = 2_000_000
 """So long a client may take for its greeting, and for reading its last frame."""
 
+FOLLOWS_MAX = 4_096
+"""Logs that one client follows."""
+BARRIERS_MAX = 64
+"""Barriers that one client waits for."""
+
 GRANT_US = 30_000_000
 GRANT_BYTES_PER_US = 1
 """How long a grant lasts, and what is added for its size: a mebibyte a second is expected."""
+
+
+NO_LOG = "this node keeps no log: connect to a node whose settings have [log] enabled = true"
 
 
 class Phase(Enum):
@@ -84,6 +113,22 @@ class Protest(Exception):
         super().__init__(text)
         self.reason = reason
         self.for_good = for_good
+
+
+class ByteStream(Protocol):
+    """What the daemon uses of a non-blocking socket. The simulator has one without a kernel."""
+
+    def fileno(self) -> int: ...
+
+    def setblocking(self, flag: bool, /) -> None: ...
+
+    def setsockopt(self, level: int, option: int, value: int, /) -> None: ...
+
+    def recv(self, size: int, /) -> bytes: ...
+
+    def sendmsg(self, buffers: Sequence[Payload], ancillary: tuple[()] = ..., flags: int = ..., /) -> int: ...
+
+    def close(self) -> None: ...
 
 
 class Desk(Protocol):
@@ -112,6 +157,31 @@ class Desk(Protocol):
 
     def ask_networks(self, connection: Connection, request: int, watch: bool) -> None: ...
 
+    @property
+    def log_position(self) -> int:
+        """Of the next record."""
+
+    @property
+    def log_accepts(self) -> bool:
+        """Whether the log takes more records at present."""
+
+    @property
+    def log_is_closed(self) -> bool:
+        """Whether this node can do without its log only: another replica may take what this one refuses."""
+
+    @property
+    def log_is_open(self) -> bool: ...
+
+    def wall_us(self) -> int: ...
+
+    def follow(self, connection: Connection, request: int, log: str) -> bool:
+        """Whether it may follow one more log."""
+
+    def unfollow(self, connection: Connection, log: str) -> None: ...
+
+    def tell_accepted_soon(self, connection: Connection) -> None:
+        """Calls its `tell_accepted`."""
+
     def has_frames(self, connection: Connection) -> None:
         """Something waits to be written."""
 
@@ -124,7 +194,7 @@ class Desk(Protocol):
 
 class Connection:
     def __init__(
-        self, desk: Desk, sock: socket.socket, identity: Identity, queue: ClientQueue, account: Account
+        self, desk: Desk, sock: ByteStream, identity: Identity, queue: ClientQueue, account: Account
     ) -> None:
         sock.setblocking(False)
         with suppress(OSError):
@@ -149,6 +219,12 @@ class Connection:
         """It has hung up, or does not read any more: nothing can be written. What it sent is still read."""
         self._asked: Large | None = None
         """The large message that it waits to be granted,"""
+        self._appends: dict[int, bool] = {}
+        """Requests to the log that are not answered, and whether they ask for the disk."""
+        self._accepted: dict[int, RunAccepted] = {}
+        """What the client is told a moment later, unless it hears of the end before."""
+        self._barriers: set[int] = set()
+        """Those that have not passed."""
         self._assembly: Assembly | None = None
         """and the one that it was granted and is sending."""
 
@@ -159,6 +235,7 @@ class Connection:
         """Whether more may be read from it: not while it, or all together, have too much waiting for the
         ring, nor while it leaves unread so much that its own sends are to wait."""
         held_up = self.account.overloaded or self.queue.blocks or self._desk.crowded
+        held_up = held_up or (bool(self._appends) and not self._desk.log_accepts)
         return self.phase is Phase.GREETING or (self.phase is Phase.OPEN and not held_up)
 
     @property
@@ -207,6 +284,8 @@ class Connection:
         match self.phase:
             case Phase.OPEN if kind == Kind.SEND:
                 self._send(body)
+            case Phase.OPEN if kind == Kind.APPEND:
+                self._append(decode(kind, body), len(body))
             case Phase.OPEN if kind == Kind.PART:
                 self._part(body)
             case Phase.OPEN if kind == Kind.STATE:
@@ -233,6 +312,17 @@ class Connection:
                     self.answer(Refused(request, "GROUPS is being answered already: ask one at a time"))
             case AskNetworks(request=request, watch=watch):
                 self._desk.ask_networks(self, request, watch)
+            case FindFrame():
+                self._ask_log(frame.request, FindRun(self.process, frame.request, RunId(*frame.run)))
+            case HoldLog():
+                hold = SetHold(self.process, frame.request, frame.reader, frame.position)
+                self._ask_log(frame.request, hold)
+            case FollowLog():
+                self._follow(frame)
+            case Unfollow(log=log):
+                self._desk.unfollow(self, log)
+            case AskBarrier(request=request):
+                self._ask_barrier(request)
             case Bye():
                 self.end("bye", "", politely=True)
             case _:
@@ -260,8 +350,8 @@ class Connection:
         # The policy counts from the first view on, which may come before the answer.
         before = self.queue.set_policy(join.group, join.policy)
         try:
-            command = JoinGroup(self.process, join.group, join.donor, join.wants_state)
-            self._feed(request_weight(join.group), command)
+            command = JoinGroup(self.process, join.group, join.donor, join.wants_state, join.info)
+            self._feed(request_weight(join.group) + len(join.info), command)
         except SessionError as error:
             self.queue.set_policy(join.group, before)
             self.answer(Refused(join.request, str(error)))
@@ -317,6 +407,104 @@ class Connection:
             self.account.taken(weight)
             raise
 
+    # The log
+
+    def _append(self, append: Append, size: int) -> None:
+        most = self._desk.limits.append_bytes_max
+        if most and size > most:
+            self.answer(Refused(append.request, f"records of {size} bytes in one frame: at most {most}"))
+            return
+        try:
+            keys = tuple([str(key, "utf-8") for key in Batch(append.keys)]) if append.keys else ()
+        except (CodecError, UnicodeDecodeError):
+            raise Protest("frame malformed", "keys that cannot be read") from None
+        if any(len(key.encode()) > KEY_BYTES_MAX for key in keys):
+            self.answer(Refused(append.request, f"a key has at most {KEY_BYTES_MAX} bytes"))
+            return
+        command = AppendRecords(
+            self.process,
+            append.request,
+            append.log,
+            bytes(append.batch),
+            keys,
+            self._desk.wall_us(),
+            append.fence,
+        )
+        self._ask_log(append.request, command, append.wants_durable)
+
+    def _ask_log(self, request: int, command: Command, wants_durable: bool = False) -> None:
+        """What becomes of it comes to `log_answered`, some of it before this returns."""
+        if not self._desk.limits.append_bytes_max:
+            self.answer(Refused(request, NO_LOG))
+            return
+        self._appends[request] = wants_durable
+        try:
+            self._desk.feed(command)
+        except SessionError as error:
+            self._appends.pop(request, None)
+            self._barriers.discard(request)
+            is_closed = self._desk.log_is_closed
+            self.answer((RunLost(request, NO_RUN, str(error))) if is_closed else Refused(request, str(error)))
+
+    def _follow(self, frame: FollowLog) -> None:
+        if not self._desk.limits.append_bytes_max:
+            self.answer(Refused(frame.request, NO_LOG))
+        elif not self._desk.follow(self, frame.request, frame.log):
+            text = f"this program follows {FOLLOWS_MAX} logs, as many as one may: read the log service"
+            self.answer(Refused(frame.request, text))
+
+    def _ask_barrier(self, request: int) -> None:
+        if not self._desk.limits.append_bytes_max:
+            self.answer(Refused(request, NO_LOG))
+            return
+        if len(self._barriers) >= BARRIERS_MAX:
+            text = f"{BARRIERS_MAX} barriers are waited for already: one serves all who wait for it"
+            self.answer(Refused(request, text))
+            return
+        if not self._desk.log_is_open:
+            self.answer(FollowEnded(FollowEnd.CLOSED))  # it waits here; the client may go elsewhere
+        self._barriers.add(request)
+        self._ask_log(request, ReadBarrier(self.process, request))
+
+    def tell_accepted(self) -> None:
+        accepted, self._accepted = self._accepted, {}
+        for frame in accepted.values():
+            self.answer(frame)
+
+    def log_answered(self, told: LogAnswer) -> None:
+        match told:
+            case Accepted(_, request, run):
+                self._accepted[request] = RunAccepted(request, run, self._desk.log_position)
+                self._desk.tell_accepted_soon(self)
+            case Durable(_, request, run):
+                if self._appends.get(request):
+                    self.tell_accepted()
+                    self.answer(RunDurable(request, run))
+            case Placed(_, request, run, position, count, repeats):
+                self._ordered(RunPlaced(request, run, position, count, repeats))
+            case Fenced(_, request, run, mark, position):
+                self._ordered(RunFenced(request, run, mark, position))
+            case Lost(_, request, run, why):
+                self._appends.pop(request, None)
+                self._barriers.discard(request)
+                self.tell_accepted()
+                self.answer(RunLost(request, run, why))
+            case Unknown(_, request, run, is_held):
+                if not is_held:
+                    self._appends.pop(request, None)
+                self.answer(RunUnknown(request, run, is_held))
+            case BarrierPassed(_, request, place):
+                self._appends.pop(request, None)
+                self._barriers.discard(request)
+                self.answer(PassedFrame(request, place))
+
+    def _ordered(self, frame: RunPlaced | RunFenced) -> None:
+        """The run is green: what the client was to be told of it before is told now, if it asked for it."""
+        if self._appends.pop(frame.request, False):
+            self.tell_accepted()
+        self._accepted.pop(frame.request, None)
+        self.answer(frame)
+
     # Large messages
 
     @property
@@ -371,6 +559,15 @@ class Connection:
             self._desk.has_frames(self)
         else:
             self._overflow()
+
+    def push(self, frames: Sequence[Outgoing]) -> bool:
+        """Runs of a log that it follows. False, and not taken, when it has too much unread."""
+        if self._speechless or self.phase is not Phase.OPEN:
+            return True
+        if not self.queue.push(frames):
+            return False
+        self._desk.has_frames(self)
+        return True
 
     def tell(self, event: GroupEvent, frames: Sequence[Outgoing]) -> None:
         if self._speechless or self.phase is not Phase.OPEN:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import resource
 import socket
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 
 from totempole.daemon.config import ClientsConfig
+from totempole.daemon.connection import ByteStream
 from totempole.daemon.credentials import allowed_uids, peer_of
 from totempole.daemon.host import Host, unwatch
 from totempole.daemon.identity import Identity
 from totempole.daemon.listener import UnixListener
-from totempole.daemon.tls import server_context
+from totempole.daemon.tls import listen_tcp, server_context
 from totempole.session import FOR_GOOD, Refused
 from totempole.session.codec import encode
 
@@ -27,6 +30,14 @@ def check_doors(config: ClientsConfig) -> None:
         allowed_uids(config.users)
         if config.listen:
             server_context(config)
+
+
+def try_doors(config: ClientsConfig) -> None:
+    """Opens the socket and the port, and closes them again. Raises for what cannot be opened."""
+    if config.enabled and config.socket is not None:
+        UnixListener(config.socket, config.socket_mode).close()
+    if config.enabled and config.address is not None:
+        listen_tcp(config.address).close()
 
 
 class UnixDoor:
@@ -78,7 +89,7 @@ class UnixDoor:
             except (BlockingIOError, ConnectionAbortedError, InterruptedError):
                 return
             except OSError as error:
-                self._complain("not accepted", f"{os.strerror(error.errno or 0)}", None)
+                self._complain("not accepted", _why_not_accepted(error), None)
                 self._pause()
                 self._host.at(self._host.now_us() + PAUSE_US, self._resume)
                 return
@@ -98,9 +109,16 @@ class UnixDoor:
         self._complain("user", text, identity)
 
 
-def turn_away(sock: socket.socket, text: str, *, for_good: bool = False) -> None:
+def _why_not_accepted(error: OSError) -> str:
+    text = os.strerror(error.errno or 0)
+    if error.errno != errno.EMFILE:
+        return text
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return f"{text}: {allowed} are allowed; allow more with `ulimit -n`, or LimitNOFILE= in systemd"
+
+
+def turn_away(sock: ByteStream, text: str, *, for_good: bool = False) -> None:
     """Says why, as far as that goes without waiting, and closes. `for_good`: it need not come back."""
-    with sock, suppress(OSError):
-        sock.send(
-            encode(Refused(FOR_GOOD if for_good else 0, text)), socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
-        )
+    farewell = encode(Refused(FOR_GOOD if for_good else 0, text))
+    with closing(sock), suppress(OSError):
+        sock.sendmsg([farewell], (), socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from totempole.core.inputs import Command
+from totempole.corel.layer import Replica
 from totempole.groups import GroupLayer
 from totempole.session import NetworkStatus
 
@@ -19,12 +20,16 @@ class Host(Protocol):
     def layer(self) -> GroupLayer: ...
 
     @property
+    def replica(self) -> Replica | None:
+        """Of the durable log, if the node keeps one."""
+
+    @property
     def network_status(self) -> tuple[NetworkStatus, ...]:
         """The networks of a ring that is on several, as all members have agreed."""
 
     def feed(self, command: Command) -> None:
-        """A command for the group layer. Its effects come to `ClientService.grouped`, so that nothing is fed
-        from there. Misuse raises SessionError."""
+        """A command for the group layer or the log. Its effects come to `ClientService.grouped` and
+        `log_answered`, so that nothing is fed from there. Misuse raises SessionError."""
 
     def watch(
         self, descriptor: int, on_ready: Callable[[int], None], events: int = select.EPOLLIN
@@ -38,6 +43,9 @@ class Host(Protocol):
         """Calls the function once, then or a little later. Asked again, only the new time counts."""
 
     def now_us(self) -> int: ...
+
+    def wall_us(self) -> int:
+        """The time of day, since 1970."""
 
     def call(self, function: Callable[[], None]) -> None:
         """Calls the function on the loop's thread, soon. For any thread."""

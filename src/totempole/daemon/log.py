@@ -1,4 +1,4 @@
-"""Structured log events, as the node's log writes them (`runtime.logs`), and a limit on complaints.
+"""A limit on complaints about clients.
 
 Whoever comes back again and again with rubbish must not fill the log: an interval has a number of lines for
 clients' troubles; the rest are counted, and the count is told with the next interval's first line.
@@ -9,17 +9,11 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from totempole.structured_log import event
+
 COMPLAINTS_MAX = 20
 """Lines in an interval."""
 INTERVAL_US = 1_000_000
-
-_FIELDS = "totempole_fields"
-"""Where the node's formatters look for the fields of a record."""
-
-
-def event(logger: logging.Logger, level: int, name: str, /, **fields: Any) -> None:
-    if logger.isEnabledFor(level):
-        logger.log(level, "%s", name, extra={_FIELDS: fields})
 
 
 class Complaints:

@@ -111,6 +111,14 @@ class ClientQueue:
         self._append(frame)
         return True
 
+    def push(self, frames: Sequence[Outgoing]) -> bool:
+        """What the client can get elsewhere, too: it has half of the queue. False, and not taken, when that
+        is full."""
+        if self.bytes >= self.bytes_max // 2:
+            return False
+        self._append_all(frames)
+        return True
+
     def tell(self, event: GroupEvent, frames: Sequence[Outgoing]) -> bool:
         """An event and its frames. False, and not taken, when the client has to go."""
         if self.bytes < self._room and not self._shedding:

@@ -10,21 +10,23 @@ carried out first. So whoever has to go leaves its groups in the next round.
 from __future__ import annotations
 
 import logging
-import resource
 import select
-import socket
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 from totempole.core.inputs import Command
+from totempole.corel.commands import Forget
+from totempole.corel.events import Accepted, GreenNews, LogAnswer, Standing
 from totempole.daemon.account import Account
 from totempole.daemon.config import ClientsConfig
-from totempole.daemon.connection import Connection, Phase
-from totempole.daemon.doors import UnixDoor, check_doors, turn_away
+from totempole.daemon.connection import ByteStream, Connection, Phase
+from totempole.daemon.descriptors import SPARE, allow_descriptors
+from totempole.daemon.doors import UnixDoor, check_doors, try_doors, turn_away
+from totempole.daemon.following import Followers
 from totempole.daemon.host import Host, unwatch
 from totempole.daemon.identity import EMBEDDED, Identity
-from totempole.daemon.log import Complaints, event
+from totempole.daemon.log import Complaints
 from totempole.daemon.pool import LargePool
 from totempole.daemon.queue import ClientQueue, Memory, Outgoing
 from totempole.daemon.tables import Tables
@@ -36,6 +38,7 @@ from totempole.groups.events import Taken, ToProcesses
 from totempole.networks.events import NetworkChanged
 from totempole.session import FRAME_BYTES_MAX, Limits, NetworkNews, NetworkTable
 from totempole.session.codec import cut
+from totempole.structured_log import event
 from totempole.types import ProcessId, ProcessorId
 
 HOUSEKEEPING_US = 250_000
@@ -44,10 +47,10 @@ CROWDED_BYTES = 8_000_000
 BATCHES_PER_PACKET = 3
 BATCH_HEAD_BYTES = 128
 """What a batch takes of a packet beside its own bytes, with the names of a few groups."""
+ACCEPTED_US = 3_000
+"""A program hears so soon that the log has accepted its records, unless it hears of their place before."""
 PROMPT_MAX = 4
 """Clients of one event that it is written to at once; more would hold up the ring."""
-DESCRIPTORS_SPARE = 64
-"""For all but clients."""
 MOST_UNREAD = 5
 """Clients that the status names."""
 
@@ -66,6 +69,7 @@ class ClientService:
         processor: ProcessorId,
         cluster_id: int,
         packet_bytes_max: int,
+        has_log: bool = False,
     ) -> None:
         config.check_with(group_config)
         self.config = config
@@ -76,6 +80,7 @@ class ClientService:
             group_name_bytes_max=group_config.group_name_bytes_max,
             groups_per_message_max=group_config.groups_per_message_max,
             groups_per_process_max=group_config.groups_per_process_max,
+            append_bytes_max=min(FRAME_BYTES_MAX, group_config.message_bytes_max // 2) if has_log else 0,
         )
         self._processor = processor
         self._cluster_id = cluster_id
@@ -97,6 +102,9 @@ class ClientService:
         """Those to whom something was written at once in this round."""
         self._network_watchers: dict[Connection, None] = {}
         """Those who are told when a network's state changes."""
+        self._accepting: dict[Connection, None] = {}
+        """Those who are to be told what the log has accepted from them."""
+        self._followers = Followers(self.feed)
         self._gone: list[int] = []
         """Processes that leave in the next round."""
         self._round_is_set = False
@@ -115,36 +123,26 @@ class ClientService:
         """Raises for settings with which `open` could not work. A node that found out then would have joined
         the ring first, and break it up."""
         check_doors(self.config)
+        try_doors(self.config)
 
     def attach(self, host: Host) -> None:
         self._host = host
         self._turns = Turns(host.now_us)
         self._tables = Tables(lambda: host.layer, host.now_us)
+        self._next_process = host.layer.first_process
         self._keep_house()
 
     def open(self) -> None:
         """Lets clients in: by the Unix socket, and by TCP if there is an address to listen on."""
         config = self.config
-        self._check_descriptors()
+        per_client = 3 if config.listen else 1
+        allow_descriptors(config.clients_max * per_client + SPARE)
         if config.enabled and config.socket is not None:
             self._doors.append(UnixDoor(config, self._host, self.adopt, self._turned_away))
         if config.enabled and config.listen:
             self._doors.append(TlsFront(config, self._host.call, self.adopt, self._turned_away))
 
-    def _check_descriptors(self) -> None:
-        needed = self.config.clients_max * (3 if self.config.listen else 1) + DESCRIPTORS_SPARE
-        allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        if allowed < needed:
-            event(
-                self._logger,
-                logging.WARNING,
-                "too few file descriptors for all clients",
-                clients_max=self.config.clients_max,
-                allowed=allowed,
-                remedy=f"ulimit -n {needed}",
-            )
-
-    def adopt(self, sock: socket.socket, identity: Identity = EMBEDDED) -> None:
+    def adopt(self, sock: ByteStream, identity: Identity = EMBEDDED) -> None:
         """A connected socket: of the program that embeds the node, or from one of the doors."""
         if self._no_more or len(self._connections) >= self.config.clients_max:
             text = (
@@ -177,8 +175,20 @@ class ClientService:
                 connection.tell(told.event, frames)
             if len(receivers) <= PROMPT_MAX:
                 self._write_at_once(receivers)
-            if self._memory.bytes + self._pool.bytes > self.config.memory_bytes_max:
-                self._make_room()
+            self._bound_memory()
+
+    def log_told(self, told: GreenNews) -> None:
+        """What the log has for all who follow it."""
+        self._followers.told(told)
+        self._bound_memory()
+
+    def log_answered(self, told: LogAnswer) -> None:
+        """What the log has for one process."""
+        connection = self._processes.get(told.process)
+        if connection is not None:
+            connection.log_answered(told)
+            if type(told) is not Accepted:
+                self._write_at_once([connection])
 
     def network_changed(self, told: NetworkChanged) -> None:
         _, name, old, new, why, key = told
@@ -213,16 +223,17 @@ class ClientService:
             if connection.phase is Phase.OPEN:
                 connection.end("node ended", reason, politely=True)
         self._gone.clear()
+        self._followers.reset()
         for account in self._accounts.values():
             self._pool.give_back(account.drop_larges())
         self._accounts.clear()
-        self._next_process = 1
+        self._next_process = self._host.layer.first_process
 
-    def close(self) -> None:
+    def close(self, reason: str = "the node has stopped") -> None:
         """At once; what a client's socket does not take now it never gets."""
         self.stop_accepting()
         for connection in list(self._connections.values()):
-            connection.end("node ended", "the node has stopped", politely=True)
+            connection.end("node ended", reason, politely=True)
             connection.write()
             connection.hang_up()
         for door in self._doors:
@@ -244,6 +255,8 @@ class ClientService:
             "disconnected": dict(self._disconnected),
             "queued_bytes": self._memory.bytes,
             "memory_bytes_max": self.config.memory_bytes_max,
+            "followers": self._followers.count,
+            "followers_too_slow": self._followers.ended_slow,
             "shed_messages": self._shed + sum(each.queue.shed for each in connections),
             "large_bytes": self._pool.bytes,
             "large_bytes_max": self._pool.bytes_max,
@@ -271,6 +284,45 @@ class ClientService:
         if not self._crowded and self._host.layer.waiting_bytes > CROWDED_BYTES:
             self._crowded = True
         return self._crowded
+
+    @property
+    def log_position(self) -> int:
+        replica = self._host.replica
+        return 0 if replica is None else replica.zones.position
+
+    @property
+    def log_accepts(self) -> bool:
+        replica = self._host.replica
+        return replica is None or replica.accepts
+
+    @property
+    def log_is_closed(self) -> bool:
+        replica = self._host.replica
+        return replica is not None and replica.standing is Standing.CLOSED
+
+    @property
+    def log_is_open(self) -> bool:
+        replica = self._host.replica
+        return replica is not None and replica.is_open
+
+    def follow(self, connection: Connection, request: int, log: str) -> bool:
+        return self._followers.follow(connection, request, log)
+
+    def unfollow(self, connection: Connection, log: str) -> None:
+        self._followers.unfollow(connection, log)
+
+    def tell_accepted_soon(self, connection: Connection) -> None:
+        if not self._accepting:
+            self._host.at(self._host.now_us() + ACCEPTED_US, self._tell_accepted)
+        self._accepting[connection] = None
+
+    def _tell_accepted(self) -> None:
+        accepting, self._accepting = self._accepting, {}
+        for connection in accepting:
+            connection.tell_accepted()
+
+    def wall_us(self) -> int:
+        return self._host.wall_us()
 
     def feed(self, command: Command) -> None:
         self._host.feed(command)
@@ -318,6 +370,8 @@ class ClientService:
         connection.queue.shed = 0
         self._tables.remove(connection)
         self._network_watchers.pop(connection, None)
+        self._accepting.pop(connection, None)
+        self._followers.remove(connection)
         self._turns.remove(connection)
         self._pool.withdraw(connection)
         self._pool.give_back(connection.lent)
@@ -383,6 +437,8 @@ class ClientService:
     def _let_go(self) -> None:
         gone, self._gone = self._gone, []
         for number in gone:
+            if self._host.replica is not None:
+                self._host.feed(Forget(number))
             self._host.feed(Disconnect(number))
 
     def _see_to(self, connection: Connection) -> None:
@@ -415,6 +471,10 @@ class ClientService:
         elif not account.lends:
             del self._accounts[taken.process]
 
+    def _bound_memory(self) -> None:
+        if self._memory.bytes + self._pool.bytes > self.config.memory_bytes_max:
+            self._make_room()
+
     def _make_room(self) -> None:
         """The memory is used up: whoever has left most unread has to go."""
         while self._memory.bytes + self._pool.bytes > self.config.memory_bytes_max:
@@ -431,6 +491,7 @@ class ClientService:
         now_us = self._host.now_us()
         self._host.at(now_us + HOUSEKEEPING_US, self._keep_house)
         self._want_round()
+        self._followers.keep_house(now_us)
         for connection in list(self._connections.values()):
             if connection.deadline_us is not None and now_us >= connection.deadline_us:
                 connection.expire()

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from totempole.daemon.connection import Connection
 from totempole.daemon.queue import Outgoing
 from totempole.groups import GroupLayer
+from totempole.groups.layer import RESERVED
 from totempole.session import EncodedTable
 from totempole.session.codec import cut, pack_table
 
@@ -42,7 +43,9 @@ class Tables:
         if not self._asked or began_us < self._next_us:
             return
         asked, self._asked = self._asked, {}
-        table = pack_table(self._layer().groups)
+        layer = self._layer()
+        groups = {name: who for name, who in layer.groups.items() if not name.startswith(RESERVED)}
+        table = pack_table(groups, layer.info)
         for connection, request in asked.items():
             connection.put([Outgoing(buffers) for buffers in cut(EncodedTable(request, table))])
         now_us = self._now_us()

@@ -79,7 +79,7 @@ class TlsFront:
         self._call = call
         self._enter = enter
         self._complain = complain
-        self._listener = _listen(config.address)
+        self._listener = listen_tcp(config.address)
         self._listening_on = self._listener.fileno()
         self.address: tuple[str, int] = self._listener.getsockname()[:2]
         self._relays: dict[int, Relay] = {}
@@ -207,7 +207,8 @@ class TlsFront:
                 self._refuse(relay, f"no TLS handshake within {HANDSHAKE_S:g} s")
 
 
-def _listen(address: tuple[str, int]) -> socket.socket:
+def listen_tcp(address: tuple[str, int]) -> socket.socket:
+    """Raises NetworkError with the way out."""
     host, port = address
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:

@@ -15,10 +15,10 @@ import json
 from collections.abc import Iterator, Mapping
 from enum import IntEnum
 from struct import Struct
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from totempole.errors import CodecError
-from totempole.groups.packing import NAME_BYTES_MOST, unpack_names
+from totempole.groups.packing import INFO_BYTES_MAX, NAME_BYTES_MOST, unpack_names
 from totempole.types import OrderKey, Payload, Place, ProcessId, ProcessorId, RingId
 
 GROUPED = 3
@@ -146,6 +146,8 @@ class Entry(NamedTuple):
     """Who is giving it the state that it waits for,"""
     asked: Place | None = None
     """and as of where."""
+    info: bytes = b""
+    """What it says of itself to the other members."""
 
 
 class Part(NamedTuple):
@@ -157,12 +159,17 @@ class Part(NamedTuple):
 
 def pack_part(part: Part) -> bytes:
     processes = {
-        number: {name: [entry.donor, entry.source, entry.asked] for name, entry in sorted(groups.items())}
+        number: {name: _fields(entry) for name, entry in sorted(groups.items())}
         for number, groups in sorted(part.processes.items())
     }
     return json.dumps(
         {"together": sorted(part.together), "processes": processes}, separators=(",", ":")
     ).encode()
+
+
+def _fields(entry: Entry) -> list[Any]:
+    told = [entry.info.hex()] if entry.info else []
+    return [entry.donor, entry.source, entry.asked, *told]
 
 
 def unpack_part(content: Payload) -> Part:
@@ -190,11 +197,21 @@ def _name(text: str) -> str:
     return text
 
 
-def _entry(donor: bool, source: list[int] | None, asked: list[list[list[int]]] | None) -> Entry:
+def _entry(
+    donor: bool, source: list[int] | None, asked: list[list[list[int]]] | None, told: str = ""
+) -> Entry:
+    info = check_info(bytes.fromhex(told))
     if source is None or asked is None:
-        return Entry(bool(donor))
+        return Entry(bool(donor), info=info)
     (ring, seq, configuration), index = asked
     if not all(type(number) is int for number in (*source, *ring, seq, *configuration, index)):
         raise ValueError(source)
     key = OrderKey(RingId(*ring), int(seq), RingId(*configuration))  # type: ignore[call-overload]
-    return Entry(bool(donor), ProcessId(*source), Place(key, int(index)))  # type: ignore[call-overload]
+    return Entry(bool(donor), ProcessId(*source), Place(key, int(index)), info)  # type: ignore[call-overload]
+
+
+def check_info(info: Payload) -> bytes:
+    """What a member says of itself, if it is not too long."""
+    if len(info) > INFO_BYTES_MAX:
+        raise CodecError("group member info too long")
+    return bytes(info)

@@ -28,6 +28,8 @@ class JoinGroup(Command):
     group: str
     donor: bool = False
     wants_state: bool = False
+    info: bytes = b""
+    """What the other members are told of this one, with each view."""
 
 
 @dataclass(frozen=True, slots=True)

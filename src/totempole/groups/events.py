@@ -38,6 +38,8 @@ class GroupView(NamedTuple):
     together: tuple[ProcessId, ...]
     place: Place
     changed: str
+    info: tuple[bytes, ...] = ()
+    """What each member said of itself when it joined, in their order. Nothing if none has said anything."""
 
 
 class BecameSafe(NamedTuple):

@@ -24,8 +24,10 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from itertools import chain
+from typing import Protocol
 
 from totempole.core.effects import Trace
+from totempole.core.inputs import Command
 from totempole.core.io import Scope
 from totempole.core.order import (
     Deliver,
@@ -47,6 +49,7 @@ from totempole.groups.body import (
     WANTS_STATE,
     Run,
     RunKind,
+    check_info,
     epoch_of,
     is_grouped,
     pack_part,
@@ -60,12 +63,19 @@ from totempole.groups.config import GroupConfig
 from totempole.groups.events import BecameSafe, GroupEvent, GroupMessages, Taken, ToProcesses
 from totempole.groups.lanes import TABLE_LANE, Lanes, Unit
 from totempole.groups.membership import Membership, Places
-from totempole.groups.packing import Batch, pack_names, packed_bytes
+from totempole.groups.packing import INFO_BYTES_MAX, Batch, pack_names, packed_bytes
 from totempole.groups.partial import Partials
 from totempole.groups.tracing import GroupTrace
 from totempole.types import NO_RING, OrderKey, Payload, Place, ProcessId, ProcessorId
 
 PACKET_BYTES_MIN = 512
+
+USER_PROCESS = 1
+"""The number of the layer above, where there is one. Programs have higher ones."""
+
+RESERVED = "totem/"
+"""Groups of such names are for the layer above."""
+
 STATE_CHUNK_BYTES_MAX = 262_144
 
 
@@ -80,6 +90,12 @@ class _Local:
         self.has_joined = False
         """Whether the others may have heard of it."""
         self.number_next = 1
+
+
+class GroupUser(Protocol):
+    """A layer above that is a process of this processor, and is told directly."""
+
+    def told(self, event: GroupEvent) -> None: ...
 
 
 class GroupLayer(BaseLayer):
@@ -118,6 +134,7 @@ class GroupLayer(BaseLayer):
         """Undelivered, since the configuration had changed."""
         self._safe_key = OrderKey(NO_RING, 0, NO_RING)
         self._notices: deque[tuple[OrderKey, tuple[int, ...], BecameSafe]] = deque()
+        self._user: GroupUser | None = None
         self._leaving = False
         self._closed = False
         """Nothing more is handed to the order."""
@@ -134,6 +151,24 @@ class GroupLayer(BaseLayer):
             Multicast: self._multicast,
             GiveState: self._give_state,
         }
+
+    # The layer above
+
+    def attach(self, user: GroupUser) -> int:
+        """Makes a layer the first process of this processor. Only it uses groups of reserved names."""
+        assert self._user is None, "one layer stands above"
+        assert not self._process_last, "it is there before any program"
+        self._user = user
+        self._connect(Connect(USER_PROCESS))
+        return USER_PROCESS
+
+    def act(self, command: Command) -> None:
+        """What the layer above asks for. It calls `settle` when it has asked for all."""
+        self.commands[type(command)](command)
+
+    def waiting(self, process: int) -> int:
+        """Bytes of a process that the order has not taken."""
+        return self._lanes.weight((process, False))
 
     def _submit(self, command: Submit) -> None:
         """Past all groups, to every processor."""
@@ -153,6 +188,11 @@ class GroupLayer(BaseLayer):
     @property
     def groups(self) -> dict[str, tuple[ProcessId, ...]]:
         return self._membership.groups
+
+    @property
+    def info(self) -> dict[str, dict[ProcessId, bytes]]:
+        """What members of groups have said of themselves."""
+        return self._membership.info
 
     @property
     def group_count(self) -> int:
@@ -184,6 +224,11 @@ class GroupLayer(BaseLayer):
         in_flight = chain.from_iterable(self._in_flight)
         units = dict.fromkeys(chain(self._lanes.units(), in_flight, self._came_back))
         return [unit for unit in units if unit.kind is not RunKind.TABLE]
+
+    @property
+    def first_process(self) -> int:
+        """The lowest number that a program may have."""
+        return USER_PROCESS if self._user is None else USER_PROCESS + 1
 
     @property
     def partial_bytes(self) -> int:
@@ -237,6 +282,10 @@ class GroupLayer(BaseLayer):
         local = self._local(process)
         self._check_stays()
         self._check_name(group)
+        if process != USER_PROCESS or self._user is None:
+            self._check_is_free(group)
+        if len(command.info) > INFO_BYTES_MAX:
+            raise SessionError(f"info of {len(command.info)} bytes: give at most {INFO_BYTES_MAX}")
         if group in local.groups:
             raise SessionError(f"group {group!r} is joined already")
         if len(local.groups) >= self._config.groups_per_process_max:
@@ -251,7 +300,8 @@ class GroupLayer(BaseLayer):
         local.groups.add(group)
         local.has_joined = True
         flags = DONOR * donor | WANTS_STATE * wants_state
-        self._lanes.add(Unit(RunKind.JOIN, (process, False), names=pack_names((group,)), flags=flags))
+        names = pack_names((group,))
+        self._lanes.add(Unit(RunKind.JOIN, (process, False), names=names, content=command.info, flags=flags))
         self._note(self._trace.joined(process, group, donor, wants_state))
 
     def _leave_group(self, command: LeaveGroup) -> None:
@@ -267,7 +317,7 @@ class GroupLayer(BaseLayer):
         process, groups, batch = command.process, command.groups, command.batch
         local = self._local(process)
         self._check_stays()
-        count = self._check_messages(groups, batch)
+        count = self._check_messages(process, groups, batch)
         number = local.number_next
         local.number_next += count
         unit = Unit(
@@ -316,7 +366,7 @@ class GroupLayer(BaseLayer):
         if self._leaving:
             raise SessionError("this node is leaving the ring: it takes nothing more; try another node")
 
-    def _check_messages(self, groups: tuple[str, ...], batch: Payload) -> int:
+    def _check_messages(self, process: int, groups: tuple[str, ...], batch: Payload) -> int:
         if not 1 <= len(groups) <= self._config.groups_per_message_max:
             raise SessionError(
                 f"a message to {len(groups)} groups: give 1 to {self._config.groups_per_message_max} "
@@ -324,6 +374,8 @@ class GroupLayer(BaseLayer):
             )
         for group in groups:
             self._check_name(group)
+            if process != USER_PROCESS or self._user is None:
+                self._check_is_free(group)
         if len(pack_names(groups)) > self._names_bytes_max:
             raise SessionError("the groups' names together are too long for a packet: name fewer")
         try:
@@ -336,6 +388,10 @@ class GroupLayer(BaseLayer):
                 "(message_bytes_max)"
             )
         return count
+
+    def _check_is_free(self, group: str) -> None:
+        if group.startswith(RESERVED):
+            raise SessionError(f"group name {group[:40]!r}: names that begin with {RESERVED!r} are taken")
 
     def _check_name(self, group: str) -> None:
         try:
@@ -376,7 +432,8 @@ class GroupLayer(BaseLayer):
             for unit in packed.finished:
                 if not unit.taken and unit.lane is not TABLE_LANE:
                     unit.taken = True
-                    self._scope.tell(Taken(unit.lane[0], unit.weight))
+                    if self._user is None or unit.lane[0] != USER_PROCESS:
+                        self._scope.tell(Taken(unit.lane[0], unit.weight))
             taken = order.submit(packed.body, packed.service)
             assert taken, "there was room"
 
@@ -420,7 +477,8 @@ class GroupLayer(BaseLayer):
         match run.kind:
             case RunKind.JOIN:
                 donor, wants_state = bool(run.flags & DONOR), bool(run.flags & WANTS_STATE)
-                membership.join(places, sender, _group_of(run), donor, wants_state)
+                info = check_info(run.content)
+                membership.join(places, sender, _group_of(run), donor, wants_state, info)
             case RunKind.LEAVE:
                 membership.leave(places, sender, _group_of(run))
             case RunKind.DISCONNECT:
@@ -522,6 +580,14 @@ class GroupLayer(BaseLayer):
 
     def _tell(self, numbers: tuple[int, ...], event: GroupEvent) -> None:
         assert numbers[-1] in self._processes, "only who is connected is told anything"
+        if self._user is not None and numbers[0] == USER_PROCESS:
+            if self._trace.on:
+                self._io.effects += self._trace.told(numbers, event)
+            self._user.told(event)
+            numbers = numbers[1:]
+            if numbers:
+                self._scope.tell(ToProcesses(numbers, event))
+            return
         self._scope.tell(ToProcesses(numbers, event))
         if self._trace.on:
             self._io.effects += self._trace.told(numbers, event)

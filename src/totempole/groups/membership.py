@@ -116,6 +116,16 @@ class Membership:
         return {group: self._table.members(group) for group in self._table.names}
 
     @property
+    def info(self) -> dict[str, dict[ProcessId, bytes]]:
+        """What members have said of themselves, where they have."""
+        told: dict[str, dict[ProcessId, bytes]] = {}
+        for group in self._table.names:
+            for process, entry in self._table.entries(group).items():
+                if entry.info:
+                    told.setdefault(group, {})[process] = entry.info
+        return told
+
+    @property
     def group_count(self) -> int:
         return len(self._table)
 
@@ -130,12 +140,20 @@ class Membership:
         before, self._reached = self._reached, key
         return before < key
 
-    def join(self, places: Places, process: ProcessId, group: str, donor: bool, wants_state: bool) -> None:
+    def join(
+        self,
+        places: Places,
+        process: ProcessId,
+        group: str,
+        donor: bool,
+        wants_state: bool,
+        info: bytes = b"",
+    ) -> None:
         place = places.next()
         if self._is_out(process) or process in self._table.entries(group):
             return
         before = self._table.members(group)
-        self._put(group, process, Entry(donor))
+        self._put(group, process, Entry(donor, info=info))
         self._tell_view(group, before, place, "join")
         if wants_state:
             self._find_source(group, process, place)
@@ -173,7 +191,7 @@ class Membership:
             return
         assert self.epoch is not None, "state is given while views are in force"
         if last:
-            self._put(group, joiner, Entry(entry.donor))
+            self._put(group, joiner, Entry(entry.donor, info=entry.info))
         self._tell_one(joiner, StateChunk(group, sender, content, last, place))
 
     def expects(self, donor: ProcessId, group: str, joiner: ProcessId, asked: Place) -> bool:
@@ -266,7 +284,13 @@ class Membership:
             kind = ConfigurationKind.TRANSITIONAL if self._transitional else ConfigurationKind.REGULAR
             members = self._table.members(group)
             assert set(together) <= set(members), "who came along is in the view"
-            self._tell(numbers, GroupView(group, kind, members, together, place, why))
+            info = self._info_of(group, members)
+            self._tell(numbers, GroupView(group, kind, members, together, place, why, info))
+
+    def _info_of(self, group: str, members: tuple[ProcessId, ...]) -> tuple[bytes, ...]:
+        entries = self._table.entries(group)
+        info = tuple(entries[process].info for process in members)
+        return info if any(info) else ()
 
     def _is_out(self, process: ProcessId) -> bool:
         """A message of someone who did not come along may still be delivered; it does not bring him back."""
@@ -303,7 +327,7 @@ class Membership:
             default=None,
         )
         asked = None if source is None else place
-        self._put(group, joiner, Entry(entries[joiner].donor, source, asked))
+        self._put(group, joiner, entries[joiner]._replace(source=source, asked=asked))
         self._tell_one(joiner, StateBegins(group, source, place))
         if source is not None:
             self._tell_one(source, StateAsked(group, joiner, place))

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate, pairwise
 from struct import Struct, pack_into, unpack_from
-from typing import overload
+from typing import NamedTuple, overload
 
 from totempole.errors import CodecError, ConfigurationError
 from totempole.types import Payload
@@ -37,6 +37,8 @@ LAYOUT_MESSAGES_MAX = 1024
 NAME_BYTES_MOST = 255
 """What the formats have room for in a group's name."""
 NAMES_CACHED_MAX = 1024
+INFO_BYTES_MAX = 512
+"""What a member may say of itself to the others of a group."""
 
 MESSAGE_WEIGHT = 64
 """What a message costs beside its bytes. Queues are bounded by weight, for empty messages weigh too."""
@@ -61,6 +63,14 @@ def pack(payloads: Sequence[bytes]) -> bytes:
     _VARIED_HEAD.pack_into(head, 0, _VARIED, len(lengths))
     pack_into(f">{len(lengths)}I", head, _VARIED_HEAD.size, *lengths)
     return b"".join((head, *payloads))
+
+
+def pack_joined(count: int, length: int, lengths: bytes | None, contents: Sequence[Payload]) -> bytes:
+    """The same for messages that are back to back already, in one piece or several: each has `length` bytes,
+    or `lengths` has the length of each, u32."""
+    if lengths is None:
+        return b"".join((_HEAD.pack(_UNIFORM, count, length), *contents))
+    return b"".join((_VARIED_HEAD.pack(_VARIED, count), lengths, *contents))
 
 
 class Batch(Sequence[bytes]):
@@ -97,6 +107,12 @@ class Batch(Sequence[bytes]):
         return self._starts[-1]
 
     @property
+    def lengths(self) -> Sequence[int]:
+        if self._starts is None:
+            return [self._length] * self._count
+        return [stop - start for start, stop in pairwise(self._starts)]
+
+    @property
     def size(self) -> int:
         """Bytes of all messages together."""
         if self._starts is None:
@@ -122,6 +138,14 @@ class Batch(Sequence[bytes]):
             count = min(LAYOUT_MESSAGES_MAX, self._count - first)
             yield from _uniform(count, length).unpack_from(body, _HEAD.size + first * length)
 
+    def views(self) -> Iterator[memoryview]:
+        """As iterating, without a copy of each. A view keeps the whole body."""
+        view, length = memoryview(self.body), self._length
+        if self._starts is not None:
+            return iter([view[start:stop] for start, stop in pairwise(self._starts)])
+        starts = [_HEAD.size + place * length for place in range(self._count)]
+        return iter([view[start : start + length] for start in starts])
+
     @overload
     def __getitem__(self, index: int) -> bytes: ...
 
@@ -136,6 +160,37 @@ class Batch(Sequence[bytes]):
             start = _HEAD.size + place * self._length
             return bytes(self.body[start : start + self._length])
         return bytes(self.body[self._starts[place] : self._starts[place + 1]])
+
+
+class BatchLayout(NamedTuple):
+    """Where a body's messages are, for those who take them as columns."""
+
+    count: int  # type: ignore[assignment]
+    length: int
+    """Of each message, if they are all of one length."""
+    lengths: memoryview | None
+    """Otherwise: of each, u32."""
+    contents: memoryview
+    """Of all messages, back to back."""
+
+
+def layout_of(body: Payload) -> BatchLayout:
+    """A body that is not one raises CodecError."""
+    if len(body) < _HEAD.size:
+        raise CodecError("batch truncated")
+    kind, count, length = _HEAD.unpack_from(body)
+    view = memoryview(body)
+    first = _HEAD.size if kind == _UNIFORM else _VARIED_HEAD.size + LENGTH_BYTES * count
+    if kind not in (_UNIFORM, _VARIED) or not 1 <= count <= MESSAGES_MAX or first > len(body):
+        raise CodecError("batch malformed")
+    if kind == _UNIFORM:
+        layout, size = BatchLayout(count, length, None, view[first:]), count * length
+    else:
+        layout = BatchLayout(count, 0, view[_VARIED_HEAD.size : first], view[first:])
+        size = sum(unpack_from(f">{count}I", body, _VARIED_HEAD.size))
+    if len(layout.contents) != size:
+        raise CodecError("batch malformed")
+    return layout
 
 
 @lru_cache(LAYOUTS_MAX)

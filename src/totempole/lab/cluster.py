@@ -21,7 +21,7 @@ from totempole.lab.lab import Lab
 from totempole.lab.loopback import LoopbackHost, LoopbackLab
 from totempole.rrp.config import RedundancyConfig
 from totempole.runtime.config import (
-    LogConfig,
+    LoggingConfig,
     NetworkConfig,
     NodeConfig,
     Peer,
@@ -30,7 +30,6 @@ from totempole.runtime.config import (
 )
 from totempole.runtime.config_text import print_config
 from totempole.srp.config import RingConfig
-from totempole.trace.reader import read_trace
 from totempole.trace.schema import Row
 from totempole.types import ProcessorId
 
@@ -232,7 +231,7 @@ class Cluster:
             trace=TraceConfig(
                 level=setup.trace, directory=self.trace_directory, run=RUN, inputs=setup.inputs
             ),
-            log=LogConfig(level=setup.log_level),
+            logging=LoggingConfig(level=setup.log_level),
         )
         file = self.directory / f"node-{number}.toml"
         file.write_text(print_config(config), encoding="utf-8")
@@ -247,6 +246,13 @@ class Cluster:
     def tell(self, *words: object, numbers: Collection[int] | None = None) -> None:
         for number in numbers or [number for number, player in self.players.items() if player.alive]:
             self.players[number].tell(*words)
+
+    def part(self, groups: Collection[Collection[int]]) -> None:
+        """On loopback: only players of one group hear each other. One group of all makes it whole again."""
+        for group in groups:
+            for number in group:
+                others = [other for other in self.players if other not in group]
+                self.players[number].tell("cut", *(self.lab.hosts[other].address for other in others))
 
     def fits(self, groups: Collection[Collection[int]]) -> bool:
         """Whether each group is a configuration of its own."""
@@ -280,6 +286,8 @@ class Cluster:
     # Judging
 
     def trace(self) -> list[Row]:
+        from totempole.trace.reader import read_trace  # and with it pyarrow, which not every cluster needs
+
         return read_trace(self.trace_directory)
 
 

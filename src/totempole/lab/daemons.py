@@ -16,8 +16,8 @@ from totempole.lab.cluster import Cluster, Setup
 from totempole.lab.commands import LabError
 from totempole.lab.lab import Lab
 from totempole.lab.loopback import LoopbackLab
+from totempole.runtime.control import FilterRequest, ask_node
 from totempole.runtime.status import StatusError, is_operational, read_status
-from totempole.trace.reader import read_trace
 from totempole.trace.schema import Row
 
 SETTLE_S = 60.0
@@ -38,17 +38,27 @@ class Daemons:
         self,
         lab: Lab | LoopbackLab,
         directory: Path,
-        setup: Setup,
+        setup: Setup | None,
         hosts: Collection[int] | None = None,
         settings: Collection[str] = (),
+        *,
+        filtered: bool = False,
     ) -> None:
+        """Without a setup the configurations are there already. `filtered`: on loopback, each has a packet
+        filter (`cut`), runs in a session of its own, and leaves when this process ends."""
         directory.mkdir(parents=True, exist_ok=True)
-        self._trace = Cluster(lab, directory, setup, hosts).trace_directory  # only writes the configurations
+        if setup is not None:
+            Cluster(lab, directory, setup, hosts)  # only writes the configurations
+        self._trace = directory / "trace"
+        self._filtered = filtered
+        self._cuts: dict[int, tuple[str, ...]] = {}
         self.lab = lab
         self.directory = directory
         self.numbers = sorted(hosts or lab.hosts)
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
         """Those that run."""
+        self.environments: dict[int, dict[str, str]] = {}
+        """What a daemon finds in its environment beside what is in that of this process."""
         self._settings = settings
 
     def __enter__(self) -> Self:
@@ -75,9 +85,16 @@ class Daemons:
         argv = [sys.executable, "-P", "-m", "totempole", "node", "--config", str(self.file(number))]
         for setting in self._settings_of(number):
             argv += ["--set", setting]
+        if self._filtered:
+            argv += ["--lab", *self._cuts.get(number, ())]
         with self._log(number).open("ab") as log:
             self.processes[number] = self.lab.hosts[number].popen(
-                argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                argv,
+                stdin=subprocess.PIPE if self._filtered else subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=os.environ | self.environments.get(number, {}),
+                start_new_session=self._filtered,
             )
 
     def _settings_of(self, number: int) -> list[str]:
@@ -87,7 +104,7 @@ class Daemons:
     def kill(self, number: int) -> None:
         process = self.processes.pop(number)
         process.kill()
-        process.wait()
+        _reap(process)
 
     def end(self, number: int) -> None:
         """It leaves the ring; LabError if it does not."""
@@ -97,12 +114,19 @@ class Daemons:
             code = process.wait(END_S)
         except subprocess.TimeoutExpired:
             raise LabError(f"the daemon of host {number} did not leave: {self.said(number)}") from None
-        del self.processes[number]
+        _reap(self.processes.pop(number))
         if code:
             raise LabError(f"the daemon of host {number} ended with {code}: {self.said(number)}")
 
     def signal(self, number: int, what: signal.Signals) -> None:
         self.processes[number].send_signal(what)
+
+    def cut(self, number: int, addresses: Collection[str]) -> None:
+        """From here on the daemon hears nothing from these addresses, and everything from others. A daemon
+        that does not run will start like this."""
+        self._cuts[number] = tuple(addresses)
+        if number in self.processes:
+            ask_node(self.home(number), FilterRequest(self._cuts[number]))
 
     def file(self, number: int) -> Path:
         return self.directory / f"node-{number}.toml"
@@ -171,9 +195,17 @@ class Daemons:
         return is_operational(status) and status["members"] == group
 
     def trace(self) -> list[Row]:
+        from totempole.trace.reader import read_trace  # and with it pyarrow, which not every cluster needs
+
         return read_trace(self._trace)
 
     @property
     def recordings(self) -> list[Path]:
         """Of their inputs, if the setup asks for them."""
         return sorted(self._trace.rglob("inputs-*.totem"))
+
+
+def _reap(process: subprocess.Popen[bytes]) -> None:
+    process.wait()
+    if process.stdin is not None:
+        process.stdin.close()

@@ -9,6 +9,7 @@ takes commands on standard input, one a line, with numbers and words after them:
     mark                      counts from here on
     report                    prints what was counted since the mark, and the longest gap between deliveries
     rekey                     reads the key file again
+    cut [ADDRESS…]            hears nothing from these addresses, and everything from others; on loopback only
     leave                     leaves the ring and ends
 """
 
@@ -33,6 +34,7 @@ from totempole.runtime.config import NodeConfig
 from totempole.runtime.driver import Driver
 from totempole.runtime.logs import start_logging
 from totempole.runtime.memory import prepare_for_packets
+from totempole.runtime.packet_filter import PacketFilter, check_loopback
 from totempole.runtime.service import load_keyring
 from totempole.runtime.snapshot import snapshot
 from totempole.types import ConfigurationKind, Service
@@ -48,7 +50,7 @@ class Player:
     """The application above one driver."""
 
     def __init__(self, config: NodeConfig) -> None:
-        logger = start_logging(config.log.level, config.log.format)
+        logger = start_logging(config.logging.level, config.logging.format)
         self.driver = Driver(config, self, logger, load_keyring(config, logger))
         self.driver.watch(sys.stdin.fileno(), self._on_command)
         self._config = config
@@ -179,6 +181,10 @@ class Player:
         assert keys is not None, "a player without a key file cannot be given keys"
         self.driver.rekey(keys)
 
+    def _cut(self, *addresses: str) -> None:
+        check_loopback(self._config)
+        self.driver.filter = PacketFilter(addresses)
+
     def _leave(self) -> None:
         self._quiet()
         self.driver.leave()
@@ -191,6 +197,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "mark": Player._mark,
     "report": Player._report,
     "rekey": Player._rekey,
+    "cut": Player._cut,
     "leave": Player._leave,
 }
 

@@ -18,6 +18,9 @@ from totempole.types import ByteRange, ProcessorId, RingId
 from totempole.wire import Codec
 from totempole.wire.layout import DATAGRAM_BYTES_MIN
 
+_new = tuple.__new__
+"""Makes a named tuple at a third of the cost of calling its class."""
+
 Transmission = tuple[Send, ...]
 """A transmission, to be repeated as it is if it is lost."""
 
@@ -111,7 +114,7 @@ class Link(BaseLayer):
         name: PacketName | None = None,
         ranges: Sequence[ByteRange] = (),
     ) -> Transmission:
-        send = Send(self._networks, to, channel, self.cut(data, name, ranges), role, packet)
+        send: Send = _new(Send, (self._networks, to, channel, self.cut(data, name, ranges), role, packet))
         self._io.effects.append(send)
         return (send,)
 

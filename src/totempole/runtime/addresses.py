@@ -24,7 +24,8 @@ class AddressBook:
     def __init__(self, config: NetworkConfig) -> None:
         self._own: Address = (_canonical(config.address), config.port)
         self._static: dict[ProcessorId, Address] = {
-            peer.processor: (_canonical(peer.address), peer.port or config.port) for peer in config.peers
+            peer.processor: (_canonical(peer.address), peer.port or config.port)
+            for peer in config.known_peers
         }
         self._learned: LearnedAddresses[Address] = LearnedAddresses()
         self._resolved: tuple[Address, ...] = ()

@@ -17,6 +17,8 @@ from totempole.daemon.config import ClientsConfig
 from totempole.errors import ConfigurationError
 from totempole.groups import GroupConfig
 from totempole.rrp.config import NETWORKS_MAX, RedundancyConfig
+from totempole.runtime.expected import EXPECTED, Expectation
+from totempole.runtime.log_config import LogSection
 from totempole.runtime.network_config import (
     PEERS_MAX,
     NetworkConfig,
@@ -58,7 +60,8 @@ from totempole.types import PROCESSOR_MAX, ProcessorId
 
 __all__ = [
     "PEERS_MAX",
-    "LogConfig",
+    "LogSection",
+    "LoggingConfig",
     "MetricsConfig",
     "NetworkConfig",
     "NodeConfig",
@@ -141,7 +144,9 @@ class MetricsConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogConfig:
+class LoggingConfig:
+    """The lines on standard error."""
+
     level: str = field(
         default="info",
         metadata=setting(words(("debug", "info", "warning", "error")), "the least that is logged"),
@@ -169,6 +174,14 @@ class NodeConfig:
             "this node's own: stable storage, its lock, the status socket",
             example="/var/lib/totempole",
         )
+    )
+    expected: int | tuple[ProcessorId, ...] = field(
+        default=(),
+        metadata=setting(
+            EXPECTED,
+            "the members that the ring should have, to be told who is missing; empty: the peers of a mesh; "
+            "0: nobody is missed",
+        ),
     )
     lag_alarm_ms: int = field(
         default=50,
@@ -204,7 +217,11 @@ class NodeConfig:
         default_factory=TraceConfig, metadata=section("what the node writes down of what happens")
     )
     metrics: MetricsConfig = field(default_factory=MetricsConfig, metadata=section("for Prometheus"))
-    log: LogConfig = field(default_factory=LogConfig, metadata=section("lines on standard error"))
+    log: LogSection = field(
+        default_factory=LogSection,
+        metadata=section("the durable log, the same on every host but for its directory (docs/log.md)"),
+    )
+    logging: LoggingConfig = field(default_factory=LoggingConfig, metadata=section("lines on standard error"))
     more_networks: tuple[NetworkConfig, ...] = field(default=(), metadata=more_of("network"))
     """Of a node with several `[[network]]` tables, those after the first."""
     more_rings: tuple[RingConfig, ...] = field(default=(), metadata=more_of("ring"))
@@ -216,12 +233,35 @@ class NodeConfig:
                 raise refused(name, getattr(self, name), f"give a {kind.__name__}")
         for number, network in enumerate(self.networks):
             check_own_peer(network, self.processor, table_title("network", number, len(self.networks)))
+        self._check_expected()
         self.clients.check_with(self.groups)
+        self.log.check_with(self.processor, self.groups, self.clients)
         self._check_rings()
         check_distinct(self.networks, self.is_redundant)
         if self.is_redundant:
             more = tuple(with_group(network, place) for place, network in enumerate(self.more_networks, 1))
             object.__setattr__(self, "more_networks", more)
+
+    def _check_expected(self) -> None:
+        expected, members_max = self.expected, self.ring.members_max
+        if isinstance(expected, tuple) and len(set(expected)) < len(expected):
+            raise refused("expected", list(expected), "name each processor once")
+        if self.expectation.count > members_max:
+            raise refused(
+                "expected",
+                EXPECTED.show(expected),
+                f"{self.expectation.count} members, and a ring takes [ring] members_max = {members_max}",
+            )
+
+    @property
+    def expectation(self) -> Expectation:
+        """Who should be in the ring, this node included: as it is set, or the peers of a mesh."""
+        if isinstance(self.expected, int):
+            return Expectation(self.expected)
+        peers = (peer.processor for network in self.networks for peer in network.known_peers)
+        others = set(self.expected or peers) - {self.processor}
+        processors = tuple(sorted((self.processor, *others))) if others or self.expected else ()
+        return Expectation(len(processors), processors)
 
     def _check_rings(self) -> None:
         """There is a network for each ring, or one ring that says how it uses several networks."""
@@ -252,6 +292,7 @@ class NodeConfig:
 
     @property
     def rings(self) -> tuple[RingConfig, ...]:
+        """All of them; one, unless there are several `[[ring]]` tables."""
         return (self.ring, *self.more_rings)
 
     @property
@@ -266,6 +307,7 @@ class NodeConfig:
         return (*self.networks[:number], *self.networks[number + 1 :])
 
     def network_name(self, number: int) -> str:
+        """As logs and `totem network` show it."""
         return name_of_network(self.networks[number], number)
 
     def stack(self, rings: Sequence[RingConfig]) -> StackSpec:
@@ -281,10 +323,11 @@ class NodeConfig:
             specs: tuple[RingSpec, ...] = (RingSpec(ring, tuple(range(len(rings))), self.redundancy),)
         else:
             specs = tuple(RingSpec(ring, (network,)) for network, ring in enumerate(rings))
-        return StackSpec(self.processor, networks, specs, self.groups)
+        return StackSpec(self.processor, networks, specs, self.groups, self.log.protocol)
 
     @property
     def clients_socket(self) -> Path:
+        """The Unix socket that programs connect to."""
         return self.clients.socket or self.directory / "clients.sock"
 
     @classmethod
@@ -304,11 +347,18 @@ class NodeConfig:
         return config
 
     @property
+    def log_directory(self) -> Path:
+        """Where the durable log is kept."""
+        return self.log.directory or self.directory / "log"
+
+    @property
     def trace_directory(self) -> Path:
+        """Where the trace goes."""
         return self.trace.directory or self.directory / "trace"
 
     @property
     def trace_run(self) -> str:
+        """The run's name in the trace."""
         return self.trace.run or f"cluster-{self.ring.cluster_id}"
 
     def check_places(self) -> None:
@@ -422,6 +472,12 @@ def _no_such_setting(place: str, name: str, sections: Mapping[str, type]) -> str
     return f"there is no such setting{nearest(name, known)}"
 
 
+CHANGES = (
+    "give SETTING=VALUE or SECTION.SETTING=VALUE, like network.address=10.0.0.1; of several tables, one by "
+    "its number, like network.2.address=10.0.1.1"
+)
+
+
 def change(raw: Mapping[str, Any], changes: Sequence[str]) -> dict[str, Any]:
     """The tables of a file with some settings replaced: `processor=2`, `network.address=10.0.0.2`; of several
     tables by number, from 1: `network.2.address=10.0.1.2`."""
@@ -433,11 +489,10 @@ def change(raw: Mapping[str, Any], changes: Sequence[str]) -> dict[str, Any]:
         if numbered:
             key = rest
         kind = _kind_at(name, key) if separator and bool(dot) == bool(key) else None
-        if kind is None or (numbered and not _is_number_of_table(name, number)):
-            raise ConfigurationError(
-                f"{word!r}: give SETTING=VALUE or SECTION.SETTING=VALUE, like network.address=10.0.0.1; of "
-                "several tables, one by its number, like network.2.address=10.0.1.1"
-            )
+        if numbered and not _is_number_of_table(name, number):
+            raise ConfigurationError(f"{word!r}: {CHANGES}")
+        if kind is None:
+            raise ConfigurationError(f"{word!r}: {(separator and _why_no_change(name, key)) or CHANGES}")
         value = parse_word(text.strip(), kind)
         table = found.setdefault(name, {}) if key else found
         if key:
@@ -445,6 +500,16 @@ def change(raw: Mapping[str, Any], changes: Sequence[str]) -> dict[str, Any]:
         if isinstance(table, dict):  # else the file has something there that is no section: refused below
             table[key or name] = value
     return found
+
+
+def _why_no_change(name: str, key: str) -> str:
+    """What is wrong with the setting that a change names, as of one in a file; empty if its form is wrong."""
+    sections = sections_of(NodeConfig)
+    if not name or (name in sections and (not key or key.isdecimal())):
+        return ""
+    if key and name not in sections:
+        return f"there is no section [{name}]{nearest(name, sections)}"
+    return _no_such_setting(name if key else "", key or name, sections)
 
 
 def _copied(value: Any) -> Any:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import MISSING, Field, fields
+from pathlib import Path
 from typing import Any
 
-from totempole.runtime.config import ELSEWHERE, NodeConfig
+from totempole.runtime.config import ELSEWHERE, NodeConfig, build, change
 from totempole.settings import kind_of, repeated_of, sections_of, settings_of, value_text
 
 WIDTH = 100
@@ -31,6 +32,34 @@ def print_config(config: NodeConfig | None = None) -> str:
             lines += [f"# {meanings[name]}", title, ""]
             lines += _settings(name, kind, table)
     return "\n".join(lines).rstrip() + "\n"
+
+
+SHORT = {"processor": 1, "network": {"address": "127.0.0.1"}, "security": {"unsealed": True}}
+"""What must be given, for a node that can be tried out as it is, on any host."""
+
+
+def print_short(changes: Sequence[str] = ()) -> str:
+    """A file with just what must be given, and these changes: it runs as it is."""
+    raw = change(SHORT, changes)
+    return short_text(build({"directory": f"node-{raw['processor']}", **raw}, Path()))
+
+
+def short_text(config: NodeConfig) -> str:
+    """A file with what must be given, and what is not as it is by default."""
+    lines = [*_differing(NodeConfig, config)]
+    for name, kind in sections_of(NodeConfig).items():
+        tables = _tables(config, name)
+        for table in tables:
+            assignments = [*_differing(kind, table)]
+            if assignments or len(tables) > 1:
+                lines += [f"[{name}]" if len(tables) == 1 else f"[[{name}]]", *assignments]
+    return "\n".join(lines) + "\n"
+
+
+def _differing(kind: type, values: Any) -> Iterator[str]:
+    for name, item in settings_of(kind).items():
+        if getattr(values, name) != item.default:  # what must be given has none
+            yield _assignment(name, item, values)
 
 
 def _tables(config: NodeConfig | None, section: str) -> list[Any]:

@@ -1,4 +1,4 @@
-"""What surrounds a node that is a process of its own: signals, the status socket, metrics, and systemd.
+"""What surrounds a node: the status socket, metrics, and, if it is a process of its own, signals and systemd.
 
 SIGTERM and SIGINT leave the ring gracefully; the second one stops at once, the third ends the process where
 it is. SIGHUP reads the key file and the settings again. Signals are taken by a thread that Python's own
@@ -18,8 +18,10 @@ from typing import Any, Protocol
 
 from totempole.runtime.config import NodeConfig
 from totempole.runtime.control import ControlServer
+from totempole.runtime.log_requests import LogRequests
 from totempole.runtime.logs import event
 from totempole.runtime.network_requests import NetworkRequests
+from totempole.runtime.packet_filter import PacketFilter
 from totempole.runtime.status import Snapshot, StatusServer, is_operational
 
 STOPPING_SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -51,21 +53,38 @@ class Service(Protocol):
     def network_requests(self) -> NetworkRequests | None:
         """For a ring on several networks."""
 
+    @property
+    def log_requests(self) -> LogRequests | None:
+        """For a node with a log."""
+
+    @property
+    def packet_filter(self) -> PacketFilter | None:
+        """For a node in a lab."""
+
 
 def run_daemon(service: Service, config: NodeConfig, logger: logging.Logger = log) -> int:
     """Runs the node until it has left, with all that it shows of itself; gives the exit code."""
+    with (
+        showing(service, config, logger),
+        telling_systemd(service.snapshot),
+        taking_signals(service, logger),
+    ):
+        return service.run()
+
+
+@contextmanager
+def showing(service: Service, config: NodeConfig, logger: logging.Logger) -> Iterator[None]:
+    """All that a node shows of itself, and is asked by: status, control and metrics."""
     with ExitStack() as open_now:
         status = StatusServer(config.directory, service.snapshot, logger)
         open_now.callback(status.close)
-        requests = service.network_requests
-        if requests is not None:
-            control = ControlServer(config.directory, requests.carry_out, requests.give_up, logger)
+        networks, log, packets = service.network_requests, service.log_requests, service.packet_filter
+        if networks is not None or log is not None or packets is not None:
+            control = ControlServer(config.directory, networks, log, packets, logger)
             open_now.callback(control.close)
         if config.metrics.port:
             open_now.callback(_start_metrics(config, service.snapshot, logger))
-        open_now.enter_context(telling_systemd(service.snapshot))
-        open_now.enter_context(taking_signals(service, logger))
-        return service.run()
+        yield
 
 
 def _start_metrics(config: NodeConfig, snapshot: Snapshot, logger: logging.Logger) -> Callable[[], None]:
@@ -88,8 +107,9 @@ def taking_signals(service: Service, logger: logging.Logger) -> Iterator[None]:
     thread = threading.Thread(
         target=_take, args=(reader, service, logger), name="totempole-signals", daemon=True
     )
-    old = {number: signal.signal(number, lambda *_: None) for number in SIGNALS}
+    # In this order: a signal between the two would be taken by the handler, and nobody would hear of it.
     old_descriptor = signal.set_wakeup_fd(writer.fileno())
+    old = {number: signal.signal(number, lambda *_: None) for number in SIGNALS}
     thread.start()
     try:
         yield
@@ -175,4 +195,7 @@ def _tell(snapshot: Snapshot, done: threading.Event) -> None:
 def _status_line(document: dict[str, Any]) -> str:
     if not is_operational(document):
         return str(document.get("state", "starting"))
-    return f"ring {document.get('ring', '?')}, members {', '.join(map(str, document.get('members', [])))}"
+    expected = document.get("expected") or {}
+    of_expected = f"; {expected['present']} of {expected['count']} expected" if expected else ""
+    members = ", ".join(map(str, document.get("members", [])))
+    return f"ring {document.get('ring', '?')}, members {members}{of_expected}"

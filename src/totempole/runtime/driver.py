@@ -2,8 +2,9 @@
 
 Wait, take what others have asked for (`call`), drain data, take the token, see to timers. Data goes before
 the token unless the protocol says otherwise (the accelerated ring), and all that has arrived goes before a
-timer: a token in the buffer counts as received. Writes to stable storage are done by a thread of their own,
-so that a slow disk never stops the ring.
+timer: a token in the buffer counts as received. The ring goes before clients; but where a token has come and
+there is nothing to send, clients go first, or what they send would wait for its next visit. Writes to stable
+storage are done by a thread of their own, so that a slow disk never stops the ring.
 
 Effects are executed in `execution`; sockets, addresses and paths are in `network`; what happens when another
 node has this one's number is in `impostors`; what is looked after now and then is in `housekeeping`.
@@ -26,9 +27,12 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
-from totempole.core.effects import Alarm, Channel, Write
-from totempole.core.inputs import Arrived, Command, Expired, Input, Narrowed, Start, Written
+from totempole.core.effects import Alarm, Append, Channel, Recall, Trim, Write
+from totempole.core.inputs import Arrived, Expired, Input, Narrowed, Start, Written
 from totempole.core.order import Deliver, InstallConfiguration, Leave, Submit
+from totempole.corel.events import GreenNews, LogAlarm, LogAnswer, StandingChanged, Unknown
+from totempole.corel.layer import Replica
+from totempole.daemon.doors import turn_away
 from totempole.daemon.service import ClientService
 from totempole.errors import CodecError, StorageError, TotemError
 from totempole.groups import Batch, GroupLayer, Outbox
@@ -41,11 +45,15 @@ from totempole.rrp.commands import AddNetwork, NetworkBack, NetworkLost, RemoveN
 from totempole.runtime.application import Application
 from totempole.runtime.config import NodeConfig
 from totempole.runtime.execution import Execution
+from totempole.runtime.expected import Attendance
 from totempole.runtime.housekeeping import Reports, follow_networks, follow_paths
 from totempole.runtime.impostors import Impostors
 from totempole.runtime.meters import Meters
 from totempole.runtime.network import Network, check_networks, check_separate
+from totempole.runtime.network_config import address_text
 from totempole.runtime.network_shown import log_line, standing
+from totempole.runtime.node_log import OWN_PROCESS, NodeLog
+from totempole.runtime.packet_filter import PacketFilter
 from totempole.runtime.reading import Reading
 from totempole.runtime.record import NodeRecord
 from totempole.runtime.reloading import (
@@ -63,7 +71,7 @@ from totempole.srp.commands import Rekey
 from totempole.srp.engine import SingleRing
 from totempole.srp.states import State
 from totempole.stack import NetworkSpec, ProcessorStack, build
-from totempole.types import Configuration, ConfigurationKind, Service
+from totempole.types import Configuration, ConfigurationKind, ProcessorId, Service
 from totempole.wire.seal import Keyring
 
 READS_MAX = 256
@@ -80,6 +88,8 @@ TICKETS_MAX = 2**32
 
 SERVING_US = 2_000
 """So long may clients keep the loop before the ring has its turn."""
+SERVING_FIRST_US = 200
+"""The same while a token waits."""
 
 HOUSEKEEPING_US = 250_000
 ALONE_US = 1_000_000
@@ -108,6 +118,8 @@ class Driver:
         self._settled = False
         self._early: list[socket.socket] = []
         """Programs that came before the node had settled."""
+        self._last_words = "the node has stopped"
+        """To clients that are there at the end."""
         self.sealed = keyring is not None
         self.key_ids = [key.id for key in keyring.keys] if keyring else []
         self.configuration: Configuration | None = None
@@ -129,6 +141,8 @@ class Driver:
         """When each of the protocol's timers, and each function that waits (`at`), is due."""
         self.network_listeners: list[Callable[[NetworkChanged | NetworkRefused], None]] = []
         """Called on this thread with what is told of the networks of a redundant ring."""
+        self.filter: PacketFilter | None = None
+        """Of a node in a lab."""
         self._housekeeping_us = 0
         self._calls: deque[Callable[[], None]] = deque()
         self.running = True
@@ -153,6 +167,7 @@ class Driver:
         check_networks(self.networks)
         self._note_own_addresses()
         self._reports = Reports(self._logger, config.processor, self.sealed)
+        self.attendance = Attendance(config.expectation, self.addresses_of)
         rings = config.rings if len(config.rings) > 1 else config.rings * len(self.networks)
         fitted = [network.fit(ring, self._logger) for network, ring in zip(self.networks, rings, strict=True)]
         self.ring_config = fitted[0]
@@ -163,6 +178,9 @@ class Driver:
         self.record = NodeRecord(config, self.spec, self._stable, self.key_ids)
         on_close(self.record.close)
         self._make_stack()
+        self.log_listeners: list[Callable[[LogAnswer], None]] = []
+        """Who waits for answers to the node's own requests."""
+        self.log = self._make_log()
         self.outbox = Outbox(self.ring_config.packet_bytes_max, OUTBOX_BYTES_MAX)
         self._waker = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         on_close(self._close_waker)
@@ -181,8 +199,9 @@ class Driver:
             processor=config.processor,
             cluster_id=config.ring.cluster_id,
             packet_bytes_max=self.ring_config.packet_bytes_max,
+            has_log=self.replica is not None,
         )
-        on_close(self.clients.close)
+        on_close(lambda: self.clients.close(self._last_words))
         on_close(self._turn_early_away)
         if self._opens_doors:
             self.clients.check()
@@ -218,12 +237,25 @@ class Driver:
         assert self.stack.groups is not None, "a node has groups"
         self.ring: SingleRing = self.stack.ring
         self.layer: GroupLayer = self.stack.groups
+        self.replica: Replica | None = self.stack.replica
         self._delivered_before = self.meters.packets_delivered
         self.record.begin(self.stack.incarnation)
 
+    def _make_log(self) -> NodeLog | None:
+        if self.replica is None:
+            return None
+
+        def replica() -> Replica:
+            assert self.replica is not None, "a node that has a log has it in every life"
+            return self.replica
+
+        log = NodeLog(self.config, replica, self, self._log)
+        self._open.callback(log.close)
+        return log
+
     def _turn_early_away(self) -> None:
         for client in self._early:
-            client.close()
+            turn_away(client, self._last_words)
 
     def _close_waker(self) -> None:
         with self._waking:
@@ -329,6 +361,8 @@ class Driver:
         its own rule (`GroupLayer.leave`)."""
         if not self._leaving:
             self._leaving = True
+            if self.log is not None:
+                self.log.leave()
             self.clients.finish("the node leaves the ring")
             self._admit_early()  # to be told so
             self.at(now_us() + self.ring_config.leave_us, self._leave_now)
@@ -364,12 +398,16 @@ class Driver:
     def now_us(self) -> int:
         return now_us()
 
-    def feed(self, command: Command) -> None:
-        """What a process asks of the group layer; in the midst of effects, when they are done."""
+    def wall_us(self) -> int:
+        return time.time_ns() // 1000
+
+    def feed(self, given: Input) -> None:
+        """What a process asks of its layers, or the log answers; in the midst of effects, when they are
+        done."""
         if self._execution.busy:
-            self._calls.append(lambda: self._feed(command))
+            self._calls.append(lambda: self._feed(given))
         else:
-            self._feed(command)
+            self._feed(given)
 
     def send(self, payloads: Sequence[bytes], service: Service = Service.AGREED) -> bool:
         """Takes messages to be sent; false, and none taken, while too much waits already: `ready` follows."""
@@ -388,6 +426,9 @@ class Driver:
     def run(self) -> None:
         try:
             self._run()
+        except Exception as error:
+            self._last_words = f"the node broke: {type(error).__name__}: {error}"
+            raise
         finally:
             self._open.close()
         if self._failure is not None:
@@ -427,6 +468,8 @@ class Driver:
                 self._feed(Narrowed(network.number, network.segment_bytes))
             if not network.is_there:
                 self._feed(NetworkLost(network.number))
+        if self.log is not None:
+            self.log.begin()
 
     def _settle(self) -> None:
         """Lets clients in, once the node has met the others, or if there are none. One that came earlier
@@ -458,6 +501,8 @@ class Driver:
         if self._waker in ready:
             os.eventfd_read(self._waker)
         self._take_calls()
+        if self._watched and not self.ring.queued and self._has_token(ready):
+            self._serve(ready, SERVING_FIRST_US)
         if len(self.networks) == 1:
             self._read(self.networks[0], ready)
         else:
@@ -465,7 +510,7 @@ class Driver:
         self._take_own()
         self._expire()
         if self._watched:
-            self._serve(ready)
+            self._serve(ready, SERVING_US)
         if self.outbox:
             self._empty_outbox()
         elif self._leaving:
@@ -513,13 +558,17 @@ class Driver:
                 self._drain(network, Channel.TOKEN, network.sockets.token, 1)
         return [network for network in tokens if network.number in but]
 
-    def _serve(self, ready: Mapping[int, int]) -> None:
-        """What clients have sent, for a while: the ring comes first, and the rest in the next turn."""
-        until_us = now_us() + SERVING_US
-        for descriptor, events in ready.items():
+    def _has_token(self, ready: Mapping[int, int]) -> bool:
+        return any(network.sockets.token.fileno() in ready for network in self.networks)
+
+    def _serve(self, ready: dict[int, int], most_us: int) -> None:
+        """What clients have sent, for a while: the rest in the next turn. Takes those who have had theirs out
+        of `ready`."""
+        until_us = now_us() + most_us
+        for descriptor in [each for each in ready if each in self._watched]:
             on_ready = self._watched.get(descriptor)
             if on_ready is not None:
-                on_ready(events)
+                on_ready(ready.pop(descriptor))
                 if now_us() >= until_us:
                     return
 
@@ -536,7 +585,8 @@ class Driver:
 
     def _drain(self, network: Network, channel: Channel, sock: socket.socket, reads: int) -> bool:
         """Whether nothing is left."""
-        reading = Reading(network.sockets.read, sock, reads)
+        read = network.sockets.read if self.filter is None else self.filter.read
+        reading = Reading(read, sock, reads)
         for arrived in reading:
             self._receive(network, channel, arrived)
         return reading.is_empty
@@ -631,6 +681,26 @@ class Driver:
         for listener in tuple(self.network_listeners):
             listener(told)
 
+    def log_effect(self, effect: Append | Recall | Trim) -> None:
+        assert self.log is not None, "only a replica has a log"
+        self.log.execute(effect)
+
+    def log_answered(self, answer: LogAnswer) -> None:
+        if answer.process == OWN_PROCESS:
+            for listener in tuple(self.log_listeners):
+                listener(answer)
+        elif isinstance(answer, Unknown) and not answer.is_held and self.log is not None:
+            self.log.locate(answer, self.clients.log_answered)
+        else:
+            self.clients.log_answered(answer)
+
+    def log_told(self, told: GreenNews) -> None:
+        self.clients.log_told(told)
+
+    def log_standing(self, told: StandingChanged) -> None:
+        assert self.log is not None, "only a replica has a standing"
+        self.log.standing_changed(told)
+
     def stopped(self) -> None:
         self._log_leave()
         self.record.left()
@@ -688,6 +758,7 @@ class Driver:
         """Stops without sending anything more."""
         self._log(logging.ERROR, "stopped", reason=str(error))
         self._failure = self._failure or error
+        self._last_words = f"the node had to stop: {self._failure}"
         self._halt()
 
     def _halt(self) -> None:
@@ -703,6 +774,9 @@ class Driver:
                 self._reports.former_life(former)
             case WaysDiffer() as differ:
                 self._reports.ways_differ(differ)
+            case LogAlarm() as of_log:
+                assert self.log is not None, "only a replica raises these"
+                self.log.alarmed(of_log)
 
     def _on_impostor(self, where: str, incarnation: int) -> None:
         number = self.config.processor
@@ -773,9 +847,23 @@ class Driver:
             network.book.forget_strangers(now, members)
         self._report_drops()
         self._reports.networks(self.networks, self.record)
+        self._report_missing(now)
 
     def _report_drops(self) -> None:
         self._reports.drops(self.ring.dropped, self.ring.drops, self._drop_source[0])
+
+    def _report_missing(self, now: int) -> None:
+        line = self.attendance.look(now, self.configuration.members if self.configuration else ())
+        if line is not None:
+            self._log(line.level, line.name, **line.fields)
+
+    def addresses_of(self, processor: ProcessorId) -> list[str]:
+        """Where a processor is, on each network that knows. For any thread."""
+        networks = tuple(self.networks)
+        if processor == self.config.processor:
+            return [address_text(*network.own) for network in networks]
+        found = (network.book.data_address(processor) for network in networks)
+        return [address_text(*address) for address in found if address is not None]
 
     def _log(self, level: int, name: str, **fields: Any) -> None:
         self._reports.log(level, name, **fields)

@@ -8,18 +8,36 @@ from typing import Any, Protocol
 
 from totempole.core.effects import (
     Alarm,
+    Append,
     CancelTimer,
     Effect,
     Reachable,
+    Recall,
     Role,
     Send,
     SetTimer,
     Stopped,
     Tell,
     Trace,
+    Trim,
     Write,
 )
 from totempole.core.order import Deliver, InstallConfiguration
+from totempole.corel.events import (
+    Accepted,
+    BarrierPassed,
+    Durable,
+    Fenced,
+    GreenEnded,
+    GreenLine,
+    GreenNews,
+    GreenRuns,
+    LogAnswer,
+    Lost,
+    Placed,
+    StandingChanged,
+    Unknown,
+)
 from totempole.groups.events import GroupMessages, Taken, ToProcesses
 from totempole.networks.events import NetworkChanged, NetworkRefused
 from totempole.runtime.meters import Meters
@@ -43,6 +61,14 @@ class Owner(Protocol):
 
     def network_told(self, told: NetworkChanged | NetworkRefused) -> None: ...
 
+    def log_effect(self, effect: Append | Recall | Trim) -> None: ...
+
+    def log_answered(self, answer: LogAnswer) -> None: ...
+
+    def log_told(self, told: GreenNews) -> None: ...
+
+    def log_standing(self, told: StandingChanged) -> None: ...
+
     def alarmed(self, alarm: Alarm) -> None: ...
 
     def stopped(self) -> None: ...
@@ -64,6 +90,11 @@ class Execution:
             Taken: owner.grouped,
             NetworkChanged: owner.network_told,
             NetworkRefused: owner.network_told,
+            **dict.fromkeys(
+                (Accepted, Durable, Placed, Fenced, Lost, Unknown, BarrierPassed), owner.log_answered
+            ),
+            **dict.fromkeys((GreenLine, GreenRuns, GreenEnded), owner.log_told),
+            StandingChanged: owner.log_standing,
         }
 
     def run(self, now_us: int, effects: Sequence[Effect]) -> None:
@@ -83,6 +114,8 @@ class Execution:
                 timers[effect.timer] = effect.at_us
             elif type(effect) is CancelTimer:
                 timers.pop(effect.timer, None)
+            elif type(effect) is Append:
+                owner.log_effect(effect)
             elif type(effect) is not Trace:
                 self._run_rarer(now_us, effect)
         self.busy = False
@@ -93,6 +126,8 @@ class Execution:
                 self._owner.write(effect)
             case Reachable(processor, network, source, just_now):
                 self._networks[network].book.learn(processor, source, just_now, now_us)
+            case Recall() | Trim():
+                self._owner.log_effect(effect)
             case Alarm():
                 self._owner.alarmed(effect)
             case Stopped():

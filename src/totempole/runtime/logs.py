@@ -3,8 +3,9 @@
     2026-01-02T03:04:05.678Z info    ring installed ring=8@1 members=1,2,3
     {"at": "2026-01-02T03:04:05.678Z", "level": "info", "event": "ring installed", "ring": "8@1", ...}
 
-A warning or an error that repeats itself, but for the numbers in it, is written once and then counted: once a
-second a line gives the latest one and how often it came again. What is remembered for that is bounded.
+A warning or an error that repeats itself, but for the numbers in it, is written once and then counted: after
+1, 2, 4 … seconds, at last once a minute, a line gives the latest one and how often it came again. What is
+remembered for that is bounded.
 """
 
 from __future__ import annotations
@@ -16,25 +17,31 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
+from totempole.structured_log import FIELDS, event, field_text, fields_of, is_list, name_of
+
+__all__ = [
+    "EventHandler",
+    "JsonFormatter",
+    "TextFormatter",
+    "event",
+    "field_text",
+    "start_logging",
+    "stop_logging",
+]
+
 ROOT = "totempole"
 
-INTERVAL_S = 1.0
-"""How long a repeated warning is counted before it is written again."""
+INTERVAL_S, INTERVAL_MAX_S = 1.0, 60.0
+"""How long a repeated warning is counted before it is written again: at first, and at last."""
 DISTINCT_MAX = 64
-"""Different warnings written in an interval; the rest are counted together."""
+"""Different warnings that are counted at a time; the rest are counted together."""
 LEFT_OUT = "warnings left out"
 
-_FIELDS = "totempole_fields"
 _COLUMNS = frozenset({"at", "level", "event", "trouble"})
-
-
-def event(logger: logging.Logger, level: int, name: str, /, **fields: Any) -> None:
-    """Logs what happened. Fields are small values: numbers, words, tuples of them."""
-    if logger.isEnabledFor(level):
-        logger.log(level, "%s", name, extra={_FIELDS: fields})
 
 
 # Lines
@@ -44,8 +51,8 @@ class TextFormatter(logging.Formatter):
     """One line for eyes: when, how serious, what, and name=value for each field."""
 
     def format(self, record: logging.LogRecord) -> str:
-        words = [f"{_when(record)} {record.levelname.lower():7} {_plain_line(record.getMessage())}"]
-        words += [f"{name}={field_text(value)}" for name, value in _fields(record).items()]
+        words = [f"{_when(record)} {record.levelname.lower():7} {_plain_line(name_of(record))}"]
+        words += [f"{name}={field_text(value)}" for name, value in fields_of(record).items()]
         if record.exc_info:
             words.append(f"trouble={field_text(self.formatException(record.exc_info))}")
         return " ".join(words)
@@ -55,10 +62,11 @@ class JsonFormatter(logging.Formatter):
     """A JSON object in one line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        data = {"at": _when(record), "level": record.levelname.lower(), "event": record.getMessage()}
+        data = {"at": _when(record), "level": record.levelname.lower(), "event": name_of(record)}
         # A field never hides a column: it gives way.
         data |= {
-            f"{name}_" if name in _COLUMNS else name: _data(value) for name, value in _fields(record).items()
+            f"{name}_" if name in _COLUMNS else name: _data(value)
+            for name, value in fields_of(record).items()
         }
         if record.exc_info:
             data["trouble"] = self.formatException(record.exc_info)
@@ -73,25 +81,6 @@ def _when(record: logging.LogRecord) -> str:
     return at.strftime("%Y-%m-%dT%H:%M:%S") + f".{at.microsecond // 1000:03}Z"
 
 
-def _fields(record: logging.LogRecord) -> dict[str, Any]:
-    return getattr(record, _FIELDS, {})
-
-
-def field_text(value: Any) -> str:
-    """A value as one word: lists with commas, and quotes where a space or a control character would hurt."""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, (set, frozenset)):
-        return field_text(sorted(value))
-    if _is_list(value):
-        return ",".join(field_text(item) for item in value) if value else "none"
-    if isinstance(value, Mapping):
-        return ",".join(f"{name}:{field_text(item)}" for name, item in value.items()) if value else "none"
-    text = f"{value:g}" if isinstance(value, float) else str(value)
-    clean = text.isprintable() and not any(mark in text for mark in ' "=')
-    return text if clean and text else json.dumps(text, ensure_ascii=False)
-
-
 def _plain_line(text: str) -> str:
     return text if text.isprintable() else json.dumps(text, ensure_ascii=False)
 
@@ -101,60 +90,91 @@ def _data(value: Any) -> Any:
         return sorted(value)
     if isinstance(value, Mapping):
         return {str(name): _data(item) for name, item in value.items()}
-    if _is_list(value):
+    if is_list(value):
         return [_data(item) for item in value]
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     return str(value)
 
 
-def _is_list(value: Any) -> bool:
-    """A named tuple that has a text of its own, such as a ring's name, is that text and no list."""
-    return isinstance(value, (list, tuple)) and type(value).__str__ is object.__str__
-
-
 # Repetition
 
 
+@dataclass(slots=True)
+class _Known:
+    """A warning that has been written, and how often it has come since."""
+
+    latest: logging.LogRecord
+    ends_s: float
+    interval_s: float = INTERVAL_S
+    count: int = 0
+
+
 class Repetition:
-    """Decides which warnings are written. Takes the time, reads no clock; at most DISTINCT_MAX are known."""
+    """Decides which warnings are written. Takes the time, reads no clock; at most DISTINCT_MAX are known.
+
+    A warning that comes again is counted for an interval, then written with its count; the next interval is
+    twice as long, up to INTERVAL_MAX_S. One that has not come for an interval is forgotten.
+    """
 
     def __init__(self) -> None:
-        self._counted: dict[object, tuple[logging.LogRecord, int]] = {}
-        self._left_out = 0
-        self._ends_s = 0.0
+        self._known: dict[object, _Known] = {}
+        self._ends_s = float("inf")
+        """When the first interval ends."""
 
-    def admit(self, record: logging.LogRecord) -> bool:
+    def admit(self, record: logging.LogRecord, now_s: float) -> bool:
         """Whether to write it now; else it is counted."""
         key = _gist(record)
-        known = self._counted.get(key)
+        known = self._known.get(key)
         if known is not None:
-            self._counted[key] = (record, known[1] + 1)
+            known.latest = record
+            known.count += 1
             return False
-        if len(self._counted) >= DISTINCT_MAX:
-            self._left_out += 1
-            return False
-        self._counted[key] = (record, 0)
-        return True
+        if len(self._known) < DISTINCT_MAX:
+            self._know(key, record, now_s)
+            return True
+        if LEFT_OUT not in self._known:
+            self._know(LEFT_OUT, _line(ROOT, logging.WARNING, LEFT_OUT, {}), now_s)
+        self._known[LEFT_OUT].count += 1
+        return False
+
+    def _know(self, key: object, record: logging.LogRecord, now_s: float) -> None:
+        self._known[key] = _Known(record, now_s + INTERVAL_S)
+        self._ends_s = min(self._ends_s, now_s + INTERVAL_S)
+
+    @property
+    def has_counted(self) -> bool:
+        """Whether a line is still to come."""
+        return any(known.count for known in self._known.values())
+
+    @property
+    def ends_s(self) -> float:
+        """When `due` may have something to write."""
+        return self._ends_s
 
     def due(self, now_s: float) -> list[logging.LogRecord]:
-        """At the end of an interval: a line for each warning that came again meanwhile."""
+        """A line for each warning that came again, and whose interval is over."""
         if now_s < self._ends_s:
             return []
-        self._ends_s = now_s + INTERVAL_S
-        lines = [_repeated(record, count) for record, count in self._counted.values() if count]
-        if self._left_out:
-            lines.append(_left_out(self._left_out))
-        # What came again may go on: it stays known, so that it is written once a second and no more.
-        self._counted = {key: (record, 0) for key, (record, count) in self._counted.items() if count}
-        self._left_out = 0
+        lines = []
+        for key, known in list(self._known.items()):
+            if known.ends_s > now_s:
+                continue
+            if not known.count:
+                del self._known[key]
+                continue
+            lines.append(_counted(known.latest, known.count))
+            known.count = 0
+            known.interval_s = min(2 * known.interval_s, INTERVAL_MAX_S)
+            known.ends_s = now_s + known.interval_s
+        self._ends_s = min((known.ends_s for known in self._known.values()), default=float("inf"))
         return lines
 
 
 def _gist(record: logging.LogRecord) -> object:
     """What makes two warnings the same: all but their numbers, which are seldom twice the same."""
-    said = [(name, _words(value)) for name, value in _fields(record).items()]
-    return record.name, record.levelno, record.getMessage(), tuple(said)
+    said = [(name, _words(value)) for name, value in fields_of(record).items()]
+    return record.name, record.levelno, name_of(record), tuple(said)
 
 
 def _words(value: Any) -> object:
@@ -163,21 +183,19 @@ def _words(value: Any) -> object:
     return None if isinstance(value, (int, float)) else str(value)
 
 
-def _repeated(record: logging.LogRecord, count: int) -> logging.LogRecord:
-    return _line(record.name, record.levelno, record.getMessage(), {**_fields(record), "repeated": count})
-
-
-def _left_out(count: int) -> logging.LogRecord:
-    return _line(ROOT, logging.WARNING, LEFT_OUT, {"count": count})
+def _counted(record: logging.LogRecord, count: int) -> logging.LogRecord:
+    text = name_of(record)
+    fields = {**fields_of(record), "count" if text == LEFT_OUT else "repeated": count}
+    return _line(record.name, record.levelno, text, fields)
 
 
 def _line(name: str, level: int, text: str, fields: dict[str, Any]) -> logging.LogRecord:
     values = {"name": name, "levelno": level, "levelname": logging.getLevelName(level), "msg": text}
-    return logging.makeLogRecord({**values, _FIELDS: fields})
+    return logging.makeLogRecord({**values, FIELDS: fields})
 
 
 class EventHandler(logging.StreamHandler[TextIO]):
-    """Writes events to a stream, repeated warnings once an interval. For any thread.
+    """Writes events to a stream, repeated warnings more and more seldom. For any thread.
 
     A timer thread writes the counts of a burst that nothing follows; there is at most one.
     """
@@ -190,12 +208,10 @@ class EventHandler(logging.StreamHandler[TextIO]):
 
     def emit(self, record: logging.LogRecord) -> None:
         self._write_due()
-        if record.levelno < logging.WARNING or self._repetition.admit(record):
+        if record.levelno < logging.WARNING or self._repetition.admit(record, self._clock()):
             super().emit(record)
-        elif self._timer is None:
-            self._timer = threading.Timer(INTERVAL_S, self._alarm)
-            self._timer.daemon = True
-            self._timer.start()
+        else:
+            self._set_timer()
 
     def close(self) -> None:
         """Writes what was counted so far."""
@@ -210,6 +226,15 @@ class EventHandler(logging.StreamHandler[TextIO]):
         with self._locked():
             self._timer = None
             self._write_due()
+            if self._repetition.has_counted:
+                self._set_timer()
+
+    def _set_timer(self) -> None:
+        if self._timer is None:
+            wait_s = max(0.0, self._repetition.ends_s - self._clock())
+            self._timer = threading.Timer(wait_s, self._alarm)
+            self._timer.daemon = True
+            self._timer.start()
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

@@ -22,7 +22,7 @@ from prometheus_client.registry import Collector
 
 from totempole.errors import ConfigurationError
 from totempole.runtime.config import MetricsConfig
-from totempole.runtime.status import NETWORK_STATES, STATES, Document, Snapshot
+from totempole.runtime.status import LOG_STANDINGS, NETWORK_STATES, STATES, Document, Snapshot
 
 REQUEST_S = 5.0
 """How long a scraper may take to ask and to be answered."""
@@ -46,10 +46,26 @@ GAUGES = (
     ("send_queue_length", "Submissions that wait for the token.", ("queue", "send"), 1.0),
     ("send_queue_max", "Submissions that may wait.", ("queue", "send_max"), 1.0),
     ("outbox_bytes", "Messages that wait for a place in a packet.", ("queue", "application"), 1.0),
+    ("ring_members_expected", "Processors that the ring should have.", ("expected", "count"), 1.0),
+    ("ring_members_missing", "Expected processors that are not there.", ("expected", "missing"), 1.0),
     ("groups", "Groups that have members.", ("groups", "count"), 1.0),
     ("clients", "Programs connected.", ("clients", "clients"), 1.0),
     ("clients_queued_bytes", "What programs have not read yet.", ("clients", "queued_bytes"), 1.0),
     ("clients_large_bytes", "Large messages on their way in.", ("clients", "large_bytes"), 1.0),
+    (
+        "log_position",
+        "Where the next green record goes.",
+        ("log", "position"),
+        1.0,
+    ),
+    ("log_green_runs", "Runs of records that are green.", ("log", "green_runs"), 1.0),
+    ("log_yellow_runs", "Runs that a majority has begun to order.", ("log", "yellow_runs"), 1.0),
+    ("log_yellow_bytes", "The same in bytes.", ("log", "yellow_bytes"), 1.0),
+    ("log_red_runs", "Runs that wait for a majority.", ("log", "red_runs"), 1.0),
+    ("log_red_bytes", "The same in bytes.", ("log", "red_bytes"), 1.0),
+    ("log_unsent_bytes", "Records that wait to be sent to the replicas.", ("log", "unsent_bytes"), 1.0),
+    ("log_unwritten_bytes", "Frames that wait for the disk.", ("log", "unwritten_bytes"), 1.0),
+    ("log_primary", "The number of the last primary component.", ("log", "primary"), 1.0),
     ("lag_seconds", "How late the node last was for what it had to do.", ("lag", "last_ms"), 1e-3),
     ("lag_max_seconds", "The longest that it was ever late.", ("lag", "max_ms"), 1e-3),
 )
@@ -79,6 +95,8 @@ class StatusCollector(Collector):
         yield from _rotations(document.get("rotation_histogram"))
         if document.get("networks"):
             yield from _networks(document["networks"])
+        if document.get("log"):
+            yield from _log(document["log"])
 
 
 def _info(document: Document) -> dict[str, str]:
@@ -131,10 +149,20 @@ def _ring(document: Document) -> Iterator[Metric]:
     if "members" in document:
         members = len(document["members"])
         yield GaugeMetricFamily("totempole_ring_members", "Processors of the ring.", value=members)
+        yield _members(document["members"])
     if "sealed" in document:
         sealed = float(document["sealed"])
         yield GaugeMetricFamily("totempole_sealed", "1 if packets are sealed with a key.", value=sealed)
     yield from _offload(document.get("offload", {}))
+
+
+def _members(members: Iterable[int]) -> Metric:
+    family = GaugeMetricFamily(
+        "totempole_ring_member", "1 for each processor of the ring.", labels=["processor"]
+    )
+    for processor in members:
+        family.add_metric([str(processor)], 1.0)
+    return family
 
 
 def _offload(offload: Mapping[str, Any]) -> Iterator[Metric]:
@@ -187,6 +215,20 @@ def _networks(networks: Sequence[Mapping[str, Any]]) -> Iterator[Metric]:
     for counter, meaning in NETWORK_COUNTERS.items():
         values = {network["name"]: network[counter] for network in networks}
         yield _counters(f"network_{counter}", meaning, "network", values)
+
+
+def _log(log: Mapping[str, Any]) -> Iterator[Metric]:
+    standing = GaugeMetricFamily(
+        "totempole_log_standing", "1 for what the log's replica can do.", labels=["standing"]
+    )
+    for name in LOG_STANDINGS:
+        standing.add_metric([name], float(log.get("standing") == name))
+    yield standing
+    missing = len(log.get("missing", []))
+    yield GaugeMetricFamily("totempole_log_missing", "Replicas that do not take part.", value=missing)
+    failed = float(bool(log.get("failure")))
+    yield GaugeMetricFamily("totempole_log_failed", "1 while the log cannot be used.", value=failed)
+    yield _counters("log_alarms", "Alarms of the log.", "kind", log.get("alarms", {}))
 
 
 class MetricsServer:

@@ -170,7 +170,7 @@ class Network:
             )
         event(
             logger,
-            logging.WARNING,
+            logging.INFO,
             "receive buffer smaller than the window: window lowered to it",
             receive_buffer_bytes=room,
             window_bytes=ring.window_bytes,

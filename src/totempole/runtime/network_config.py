@@ -6,7 +6,7 @@ import ipaddress
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from totempole.errors import ConfigurationError
 from totempole.settings import (
@@ -43,12 +43,19 @@ class Peer(NamedTuple):
     """A processor of a mesh, and where it listens. Port 0 stands for the node's own port."""
 
     processor: ProcessorId
+    """Its number."""
     address: str
+    """IPv4 or IPv6."""
     port: int = 0
+    """Of its data; 0: the port of the node's own settings."""
 
     def __str__(self) -> str:
-        address = f"[{self.address}]" if ":" in self.address else self.address
-        return f"{self.processor}@{address}:{self.port}"
+        return f"{self.processor}@{address_text(self.address, self.port)}"
+
+
+def address_text(address: str, port: int) -> str:
+    """`10.0.0.2:5400`, `[fd00::3]:5400`."""
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
 def parse_peer(text: str) -> Peer:
@@ -93,9 +100,9 @@ PORT = whole(1, 65_534)
 """The token's port is the next one."""
 PEERS = Kind(
     'a list of peers, like ["1@10.0.0.1", "2@10.0.0.2"]',
-    takes=lambda raw: isinstance(raw, list) and all(isinstance(item, str) for item in raw),
+    takes=lambda raw: isinstance(raw, list) and all(isinstance(item, (str, Peer)) for item in raw),
     accepts=lambda value: isinstance(value, tuple) and all(isinstance(item, Peer) for item in value),
-    read=lambda raw: tuple(map(parse_peer, raw)),
+    read=lambda raw: tuple(item if isinstance(item, Peer) else parse_peer(item) for item in raw),
     show=lambda value: [str(peer) for peer in value],
 )
 
@@ -133,7 +140,7 @@ class NetworkConfig:
     multicast_hops: int = field(
         default=1, metadata=setting(whole(0, 255), "how far a multicast goes: 1 passes no router")
     )
-    peers: tuple[Peer, ...] = field(
+    peers: Sequence[Peer | str] = field(
         default=(), metadata=setting(PEERS, "mesh: the processors and their addresses, this one too or not")
     )
     peers_dns: str = field(
@@ -184,6 +191,11 @@ class NetworkConfig:
         return ipaddress.ip_address(self.address).version
 
     @property
+    def known_peers(self) -> tuple[Peer, ...]:
+        """`peers`, each with its port."""
+        return cast("tuple[Peer, ...]", self.peers)  # since it was checked
+
+    @property
     def group(self) -> str:
         """The multicast group: as given, or that of the address's family."""
         return self.multicast_group or MULTICAST_GROUPS[self.family]
@@ -224,7 +236,7 @@ class NetworkConfig:
             raise refused("transport", "mesh", "a mesh needs to know its processors: give peers or peers_dns")
         if self.peers_dns and not _HOST_NAME.match(self.peers_dns):
             raise refused("peers_dns", self.peers_dns, "give a host name, like ring.example.org")
-        peers = tuple(peer if peer.port else peer._replace(port=self.port) for peer in self.peers)
+        peers = tuple(peer if peer.port else peer._replace(port=self.port) for peer in self.known_peers)
         check_peers(peers, own)
         object.__setattr__(self, "peers", peers)
 
@@ -287,7 +299,7 @@ def with_group(network: NetworkConfig, number: int) -> NetworkConfig:
 def check_own_peer(network: NetworkConfig, processor: ProcessorId, title: str) -> None:
     """A list of peers has this node under its own number and at its own address, if at all."""
     here = (ipaddress.ip_address(network.address), network.port)
-    for peer in network.peers:
+    for peer in network.known_peers:
         there = (ipaddress.ip_address(peer.address), peer.port)
         if (peer.processor == processor) != (here == there):
             raise ConfigurationError(

@@ -26,6 +26,27 @@ if TYPE_CHECKING:
     from totempole.trace.spool import Spool
 
 
+CLOCKS_READ_NS = 5_000
+"""Both clocks are read within so little time, unless the machine is busy."""
+CLOCKS_READ_MAX = 100
+
+
+def wall_offset_us() -> int:
+    """What the steady clock lacks of the wall clock. A process that is interrupted between the two readings
+    would shift its whole trace, so that the quickest of several readings counts."""
+    best_ns: int | None = None
+    offset_ns = 0
+    for _ in range(CLOCKS_READ_MAX):
+        before_ns = time.monotonic_ns()
+        wall_ns = time.time_ns()
+        took_ns = time.monotonic_ns() - before_ns
+        if best_ns is None or took_ns < best_ns:
+            best_ns, offset_ns = took_ns, wall_ns - before_ns - took_ns // 2
+        if took_ns <= CLOCKS_READ_NS:
+            break
+    return offset_ns // 1000
+
+
 class NodeRecord:
     def __init__(
         self,
@@ -40,7 +61,7 @@ class NodeRecord:
         self.trace_kinds = LEVELS.get(config.trace.level, frozenset())
         self._spool: Spool | None = None
         self._recorder: Recorder | None = None
-        self._wall_us = time.time_ns() // 1000 - time.monotonic_ns() // 1000
+        self._wall_us = wall_offset_us()
         if self.trace_kinds:
             self._open_trace(config)
         if config.trace.inputs:

@@ -25,13 +25,29 @@ from dataclasses import asdict, dataclass, fields
 from enum import Enum
 from pathlib import Path
 from struct import Struct, error
-from types import TracebackType
-from typing import IO, Any, NamedTuple, Self, TypeVar, get_type_hints
+from types import NoneType, TracebackType, UnionType
+from typing import IO, Any, NamedTuple, Self, TypeVar, get_args, get_type_hints
+
+from msgspec import structs
 
 from totempole.core.effects import Effect, Records, Send
-from totempole.core.inputs import Arrived, Expired, Input, Narrowed, Start, Written
+from totempole.core.inputs import Appended, Arrived, Expired, Input, Narrowed, Recalled, Start, Written
 from totempole.core.order import Leave, Submit
 from totempole.core.records import record_text, record_value
+from totempole.corel.commands import (
+    AppendRecords,
+    ChangeReplicas,
+    CloseLog,
+    FindRun,
+    Forget,
+    OpenLog,
+    ReadBarrier,
+    SetHold,
+    TellGreen,
+)
+from totempole.corel.config import LogConfig
+from totempole.corel.run import Run
+from totempole.corel.zones import Zones
 from totempole.errors import ConfigurationError, TraceError
 from totempole.groups import GroupConfig
 from totempole.groups.commands import Connect, Disconnect, GiveState, JoinGroup, LeaveGroup, Multicast
@@ -44,7 +60,7 @@ from totempole.stack import NetworkSpec, RingSpec, StackSpec
 from totempole.wire.seal import Keyring
 
 MAGIC = b"TOTEMREC"
-VERSION = 4
+VERSION = 5
 
 INPUTS: dict[str, type] = {
     kind.__name__: kind
@@ -52,6 +68,8 @@ INPUTS: dict[str, type] = {
         *(Start, Arrived, Expired, Written, Narrowed, Submit, Leave, Rekey),
         *(Connect, Disconnect, JoinGroup, LeaveGroup, Multicast, GiveState),
         *(NetworkLost, NetworkBack, Drain, Restore, AddNetwork, RemoveNetwork),
+        *(Appended, Recalled, OpenLog, CloseLog, AppendRecords, SetHold, ChangeReplicas, Forget, FindRun),
+        *(TellGreen, ReadBarrier),
     )
 }
 """All that a stack can be fed. The header lists those that its file was written with."""
@@ -60,8 +78,8 @@ BYTES_MAX = 2**30
 """A recording stops at so many bytes, with a mark and a line in the log."""
 BUFFER_BYTES = 262_144
 """Gathered before they are written: what a killed node loses of its recording, at most."""
-FRAME_BYTES_MAX = 2**26
-"""A frame that claims more is damaged."""
+FRAME_BYTES_MAX = BYTES_MAX
+"""A frame that claims more is damaged. The longest is the opening of a log, with a segment's frames."""
 
 ENDED_CLOSED = "closed"
 ENDED_FULL = "bytes_max was reached"
@@ -119,6 +137,8 @@ def _digest(value: Any, crc: int) -> int:
         for item in value:
             crc = _digest(item, crc)
         return crc
+    if isinstance(value, Run):
+        return _digest(structs.astuple(value), crc)
     return zlib.crc32(repr(value).encode(), crc)
 
 
@@ -222,6 +242,7 @@ def _header_bytes(header: RecordingHeader) -> bytes:
             for ring in spec.rings
         ],
         "groups": None if spec.groups is None else _settings(spec.groups),
+        "log": None if spec.log is None else _settings(spec.log),
         "stable": {name: record_text(value) for name, value in header.stable.items()},
         "trace_kinds": sorted(header.trace_kinds),
         "key_ids": header.key_ids,
@@ -230,9 +251,9 @@ def _header_bytes(header: RecordingHeader) -> bytes:
     return json.dumps(values, sort_keys=True).encode()
 
 
-def _settings(config: RingConfig | GroupConfig | RedundancyConfig) -> dict[str, int | str]:
+def _settings(config: RingConfig | GroupConfig | RedundancyConfig | LogConfig) -> dict[str, Any]:
     values = ((item.name, getattr(config, item.name)) for item in fields(config))
-    return {name: value if isinstance(value, str) else int(value) for name, value in values}
+    return {name: value if isinstance(value, (str, tuple)) else int(value) for name, value in values}
 
 
 def _fields(given: Input) -> Sequence[Any]:
@@ -253,7 +274,7 @@ def _encoded(values: Sequence[Any]) -> Iterator[bytes]:
         elif isinstance(value, (tuple, list)):
             yield b"T" + _U32.pack(len(value))
             yield from _encoded(value)
-        elif value is None:
+        elif value is None or isinstance(value, Zones):  # which a replay works out from the frames
             yield b"N"
         elif isinstance(value, Keyring):
             yield b"K" + bytes([len(value.keys), *(key.id for key in value.keys)])
@@ -373,16 +394,17 @@ def _decoded_spec(values: dict[str, Any]) -> StackSpec:
         )
         for ring in values["rings"]
     ]
-    groups = values["groups"]
+    groups, log = values["groups"], values["log"]
     return StackSpec(
         values["processor"],
         tuple(NetworkSpec(**network) for network in values["networks"]),
         tuple(rings),
         None if groups is None else _config(GroupConfig, groups),
+        None if log is None else _config(LogConfig, log),
     )
 
 
-Config = TypeVar("Config", RingConfig, GroupConfig, RedundancyConfig)
+Config = TypeVar("Config", RingConfig, GroupConfig, RedundancyConfig, LogConfig)
 
 
 def _config(kind: type[Config], values: dict[str, Any]) -> Config:
@@ -411,6 +433,8 @@ def _typed(kind: Any, values: Sequence[Any]) -> Any:
 
 
 def _typed_value(hint: Any, value: Any) -> Any:
+    if isinstance(hint, UnionType) and value is not None:
+        hint = next(each for each in get_args(hint) if each is not NoneType)
     if not isinstance(hint, type) or isinstance(value, KeyIds):
         return value
     if issubclass(hint, Enum) or hint is bool:

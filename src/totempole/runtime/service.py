@@ -1,8 +1,9 @@
-"""A node as a process: a driver without a program above it, that signals can stop and reload."""
+"""A node with its clients: a driver without a program above it, that other threads can stop and reload."""
 
 from __future__ import annotations
 
 import logging
+import socket
 from collections.abc import Callable
 from typing import Any
 
@@ -12,9 +13,10 @@ from totempole.groups import Batch
 from totempole.runtime import keyring
 from totempole.runtime.config import NodeConfig
 from totempole.runtime.driver import Driver
+from totempole.runtime.log_requests import LogRequests
 from totempole.runtime.logs import event
-from totempole.runtime.memory import prepare_for_packets
 from totempole.runtime.network_requests import NetworkRequests
+from totempole.runtime.packet_filter import PacketFilter
 from totempole.runtime.reloading import NOT_RELOADED
 from totempole.runtime.snapshot import snapshot
 from totempole.wire.seal import Keyring
@@ -36,18 +38,28 @@ class Service:
     """`run` blocks. `stop` and `reload` may be called from a signal handler or another thread."""
 
     def __init__(
-        self, config: NodeConfig, logger: logging.Logger, reread: Callable[[], NodeConfig] | None = None
+        self,
+        config: NodeConfig,
+        logger: logging.Logger,
+        reread: Callable[[], NodeConfig] | None = None,
+        packet_filter: PacketFilter | None = None,
     ) -> None:
-        """`reread` gives the settings as they are by now, where they are in a file."""
+        """`reread` gives the settings as they are by now, where they are in a file. `packet_filter`: only in
+        a lab."""
         self._config = config
         self._reread = reread
         self._logger = logger
         self._stopping = False
         self._driver = Driver(config, NoApplication(), logger, load_keyring(config, logger), opens_doors=True)
+        self._driver.filter = self.packet_filter = packet_filter
         self.network_requests = NetworkRequests(self._driver) if self._driver.stack.networks else None
+        self.log_requests = LogRequests(self._driver) if self._driver.log is not None else None
+
+    def serve(self, client: socket.socket) -> None:
+        """The far end of the session of the program that embeds this node."""
+        self._driver.serve(client)
 
     def run(self) -> int:
-        prepare_for_packets()
         try:
             self._driver.run()
         except TotemError as error:  # the driver has said why
@@ -86,12 +98,17 @@ class Service:
 
 def reload_keys(config: NodeConfig, driver: Driver, logger: logging.Logger) -> None:
     """Raises, and changes nothing, if the file cannot be used."""
-    if config.security.key_file is None:
-        raise ConfigurationError("the node is unsealed and has no key_file: set one, then start it again")
-    keys = keyring.load(config.security.key_file)
+    keys = key_file_again(config)
     driver.rekey(keys)
     ids = tuple(key.id for key in keys.keys)
     event(logger, logging.INFO, "key file reloaded", active=keys.active.id, keys=ids)
+
+
+def key_file_again(config: NodeConfig) -> Keyring:
+    """What the key file has by now."""
+    if config.security.key_file is None:
+        raise ConfigurationError("the node is unsealed and has no key_file: set one, then start it again")
+    return keyring.load(config.security.key_file)
 
 
 def load_keyring(config: NodeConfig, logger: logging.Logger) -> Keyring | None:

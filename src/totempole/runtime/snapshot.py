@@ -18,6 +18,7 @@ def snapshot(driver: Driver) -> dict[str, Any]:
     config, meters, ring, network = driver.config, driver.meters, driver.ring, driver.networks[0]
     sockets = network.sockets
     rates, configuration = meters.rates, driver.configuration
+    members = configuration.members if configuration else ()
     return {
         "processor": config.processor,
         "cluster_id": config.ring.cluster_id,
@@ -25,7 +26,10 @@ def snapshot(driver: Driver) -> dict[str, Any]:
         "state": ring.state.name.lower(),
         "ring": str(ring.machine.installed.ring_id),
         "ring_kind": config.ring.ring_kind.name.lower(),
-        "members": list(configuration.members) if configuration else [],
+        "members": list(members),
+        "expected": driver.attendance.document(now_us(), members),
+        "addresses": _addresses(driver, members),
+        "metrics": {"address": config.metrics.address, "port": config.metrics.port},
         "uptime_s": (now_us() - driver.started_us) // 1_000_000,
         "transport": config.network.transport,
         "address": f"{sockets.own[0]} port {sockets.own[1]}",
@@ -74,8 +78,16 @@ def snapshot(driver: Driver) -> dict[str, Any]:
             "inputs": config.trace.inputs,
             "failure": driver.record.failure,
         },
-        **_redundancy(driver, configuration.members if configuration else ()),
+        **_redundancy(driver, members),
+        **({} if driver.log is None else {"log": driver.log.document()}),
+        **({} if driver.filter is None else {"packet_filter": driver.filter.document()}),
     }
+
+
+def _addresses(driver: Driver, members: Sequence[ProcessorId]) -> dict[str, list[str]]:
+    """Of the members, and of those who are expected."""
+    known = sorted({driver.config.processor, *members, *driver.attendance.expected.processors})
+    return {str(processor): driver.addresses_of(processor) for processor in known}
 
 
 def _refused(networks: Sequence[Network]) -> dict[str, int]:

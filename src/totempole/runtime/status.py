@@ -4,6 +4,9 @@ The socket, `status.sock` in the node's directory, is open to the node's own use
 document as a callable, `snapshot() -> dict`, which any thread may call. Its fields, all optional to readers:
 
     processor, cluster_id, version, state, ring ("12@1"), ring_kind, members, uptime_s, transport, address,
+    addresses {processor: ["10.0.0.1:5400" on each network]}, metrics {address, port},
+    expected {count, processors, present, missing (how many), absent [{processor, address, met}], for_s};
+    empty where nobody is expected,
     sealed, key_ids, segment_bytes, configuration_changes, last_configuration {kind, id, members, ago_s},
     offload {send, receive, reason}, rotation_us {last, p50, p99, max},
     rotation_histogram {buckets_us, counts (one more than buckets), sum_us, count},
@@ -13,7 +16,8 @@ document as a callable, `snapshot() -> dict`, which any thread may call. Its fie
     receive_buffer_bytes {asked, got, window}, trace {level, inputs}, groups {count, ready},
     redundancy {style, copies, agreed}, networks [...],
     clients {clients, clients_max, accepted, refused {reason: n}, disconnected {reason: n}, queued_bytes,
-    memory_bytes_max, shed_messages, large_bytes, large_bytes_max, large_waiting, most_unread [...]}
+    memory_bytes_max, followers, followers_too_slow, shed_messages, large_bytes, large_bytes_max,
+    large_waiting, most_unread [...]}, packet_filter {cut [addresses], dropped} (of a node in a lab)
 
 Of a ring on several networks, each of `networks` is:
 
@@ -22,6 +26,15 @@ Of a ring on several networks, each of `networks` is:
     loss {sender: share of what it sent to this node and did not come}, bad_paths [{sender, receiver, dead}],
     packets_sent, bytes_sent, share_sent (of this node's bytes), packets_received, bytes_received,
     refused {errno: n}
+
+Of a node that keeps the durable log, `log` is:
+
+    standing, failure (why there is no log now), log and disk (their names), primary (number), members,
+    behind [processors that catch up], position, green_runs, yellow_runs, yellow_bytes, red_runs, red_bytes,
+    unsent_bytes, unwritten_bytes, missing [processors], holds {reader: position}, alarms {kind: n},
+    fences {count, latest [{name, number, position}], the last moved first},
+    last_alarm, replicas [{processor, disk, weight, is_present, unacknowledged_runs}],
+    service {pid, restarts, last_exit, socket, listen}
 
 State, `why` and `bad_paths` are those that all members have agreed on; the rest is this node's own.
 """
@@ -59,6 +72,9 @@ STATES = ("starting", OPERATIONAL, "gather", "commit", "recover", "left")
 
 NETWORK_STATES = ("in_service", "sick", "faulty", "drained", "probation")
 """As networks.events.NetworkState has them, in small letters."""
+
+LOG_STANDINGS = ("closed", "forming", "primary", "minority", "behind")
+"""As corel.events.Standing has them."""
 
 Document = dict[str, Any]
 Snapshot = Callable[[], Document]

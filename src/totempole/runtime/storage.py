@@ -98,9 +98,9 @@ class Storage:
         """
         path = directory / DATABASE
         with _explained(path):
-            _make_directory(directory)
+            make_directory(directory)
             used = (directory / LOCK).exists()
-            lock = _take_lock(directory)
+            lock = take_lock(directory)
             try:
                 lost = used and not path.exists()
                 if not path.exists():
@@ -183,7 +183,7 @@ def _check_numbers(path: Path, values: Records) -> None:
 # The directory and its lock
 
 
-def _make_directory(directory: Path) -> None:
+def make_directory(directory: Path) -> None:
     """Made durable with its parents: a directory that is gone after a power cut takes its values along."""
     missing = [place for place in (directory, *directory.parents) if not place.exists()]
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -200,7 +200,7 @@ def sync_directory(directory: Path) -> None:
         os.close(handle)
 
 
-def _take_lock(directory: Path) -> int:
+def take_lock(directory: Path) -> int:
     """The kernel gives the lock back when the process ends, however it ends."""
     handle = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

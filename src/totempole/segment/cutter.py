@@ -23,6 +23,8 @@ from totempole.segment.header import (
 )
 from totempole.types import ByteRange, ProcessorId
 
+_new = tuple.__new__
+"""Makes a named tuple at a third of the cost of calling its class."""
 _OTHER = int(NameKind.OTHER)
 _HEADER_BYTES = SEGMENT.size
 _PREFIX_BYTES = _HEADER_BYTES - OFFSET_BYTES
@@ -62,7 +64,8 @@ class Cutter:
         """For a packet that the ring does not name."""
         self._counter += 1
         assert self._counter > 0, "the counter only grows"
-        return PacketName(_OTHER, self._incarnation, self._sender, self._counter)
+        name: PacketName = _new(PacketName, (_OTHER, self._incarnation, self._sender, self._counter))
+        return name
 
 
 def cut(
@@ -79,14 +82,14 @@ def cut(
             f"a packet of {total} bytes: it has at least 1 and at most {PACKET_TOTAL_MAX}"
         )
     room = segment_bytes - SEGMENT.size
-    kind, *rest = name
-    header = SEGMENT.pack(MAGIC, VERSION, kind, cluster_id, *rest, total, 0)
+    kind, ring_seq, processor, number = name
+    header = SEGMENT.pack(MAGIC, VERSION, kind, cluster_id, ring_seq, processor, number, total, 0)
     if ranges:
         prefix = header[:-OFFSET_BYTES]
         spans = _clean(ranges, total)
         return tuple([_range_burst(prefix, data, start, stop, room) for start, stop in spans])
     if total <= room:
-        return (Burst(header + data, segment_bytes),)
+        return (_new(Burst, (header + data, segment_bytes)),)
     return (Burst(_lay_out(header[:-OFFSET_BYTES], memoryview(data), 0, room), segment_bytes),)
 
 

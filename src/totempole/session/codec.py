@@ -6,53 +6,72 @@ Every length that comes from the other side is checked; whatever is wrong raises
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from struct import Struct
 from struct import error as StructError
 from typing import Any
 
 from totempole.errors import CodecError
 from totempole.groups.events import BecameSafe, GroupMessages, GroupView, StateAsked, StateBegins, StateChunk
-from totempole.groups.packing import pack_names, unpack_names
+from totempole.groups.packing import INFO_BYTES_MAX, pack_names, unpack_names
 from totempole.session import (
     DAEMON_KINDS,
     FRAME_BYTES_MAX,
     HEAD,
     NAME_BYTES_MAX,
     TEXT_BYTES_MAX,
+    Append,
+    AskBarrier,
     AskGroups,
     AskNetworks,
+    BarrierPassed,
     Bye,
     Credit,
     Done,
     EncodedTable,
     Ended,
+    FindRun,
+    FollowEnd,
+    FollowEnded,
+    Following,
+    FollowLog,
     Frame,
     Gap,
     GroupTable,
     Hello,
+    HoldLog,
     Join,
     Kind,
     Large,
     Leave,
     Limits,
+    LogRuns,
     NetworkNews,
     NetworkStatus,
     NetworkTable,
     Part,
     Policy,
     Refused,
+    RunAccepted,
+    RunDurable,
+    RunFenced,
+    RunLost,
+    RunName,
+    RunPlaced,
+    RunUnknown,
     Send,
     State,
+    Unfollow,
     Welcome,
     kind_name,
 )
-from totempole.types import ConfigurationKind, OrderKey, Payload, Place, ProcessId, RingId, Service
+from totempole.types import ConfigurationKind, Fence, OrderKey, Payload, Place, ProcessId, RingId, Service
 
 # Where each field stands
 
 SEND = Struct(">BBH")
-JOIN = Struct(">IBB")
+JOIN = Struct(">IBBB")
+INFO = Struct(">H")
 LARGE = Struct(">IBQ")
 REQUEST = Struct(">I")
 NETWORKS = Struct(">IB")
@@ -64,8 +83,23 @@ CHUNK = Struct(">IQI QIQQII BB")
 MESSAGES = Struct(">IQI QIB QIQQII H")
 SAFE = Struct(">IQI QI QIQQII")
 VIEW = Struct(">B QIQQII BBII")
+APPEND = Struct(">IBBI")
+FENCE = Struct(">QQQB")
+HOLD = Struct(">Iq")
+RUN = Struct(">I IQQ")
+RUN_ACCEPTED = Struct(">I IQQ Q")
+RUN_PLACED = Struct(">I IQQ QII")
+RUN_FENCED = Struct(">I IQQ Qq")
+RUN_UNKNOWN = Struct(">I IQQ B")
+REPEAT = Struct(">IQ")
+FOLLOWING = Struct(">IQQQ")
+RUNS = Struct(">QQB")
+FOLLOW_ENDED = Struct(">B")
+PASSED = Struct(">IQ")
 NOTICE = 1
 """A flag of SEND."""
+WANTS_DURABLE, HAS_FENCE = 1, 2
+"""Flags of APPEND."""
 DONOR, WANTS_STATE = 1, 2
 """Flags of JOIN."""
 NOBODY = ProcessId(0, 0, 0)
@@ -132,7 +166,8 @@ def _view(view: GroupView) -> _Body:
     head = VIEW.pack(
         VIEW_NUMBERS[view.kind], *_flat(view.place), len(name), len(changed), len(members), len(together)
     )
-    return Kind.VIEW, [b"".join((head, name, changed, *map(_pack_process, (*members, *together))))]
+    info = [INFO.pack(len(each)) + each for each in view.info]
+    return Kind.VIEW, [b"".join((head, name, changed, *map(_pack_process, (*members, *together)), *info))]
 
 
 def _pack_process(process: ProcessId) -> bytes:
@@ -179,8 +214,18 @@ def _table(frame: EncodedTable) -> _Body:
     return Kind.TABLE, [REQUEST.pack(frame.request), frame.groups]
 
 
-def pack_table(groups: Mapping[str, tuple[ProcessId, ...]]) -> bytes:
-    return _json(groups)
+def pack_table(
+    groups: Mapping[str, tuple[ProcessId, ...]], info: Mapping[str, Mapping[ProcessId, bytes]]
+) -> bytes:
+    return _json({name: _with_info(members, info.get(name, {})) for name, members in groups.items()})
+
+
+def _with_info(
+    members: tuple[ProcessId, ...], info: Mapping[ProcessId, bytes]
+) -> Sequence[Sequence[int | str]]:
+    if not info:
+        return members
+    return [[*member, *([info[member].hex()] if member in info else [])] for member in members]
 
 
 def _network_table(frame: NetworkTable) -> _Body:
@@ -190,7 +235,30 @@ def _network_table(frame: NetworkTable) -> _Body:
 
 def _join(frame: Join) -> _Body:
     flags = DONOR * frame.donor | WANTS_STATE * frame.wants_state
-    return Kind.JOIN, [JOIN.pack(frame.request, frame.policy, flags), frame.group.encode()]
+    name = frame.group.encode()
+    return Kind.JOIN, [JOIN.pack(frame.request, frame.policy, flags, len(name)), name, frame.info]
+
+
+def _append(frame: Append) -> _Body:
+    name = frame.log.encode()
+    flags, fence = WANTS_DURABLE * frame.wants_durable, b""
+    if frame.fence is not None:
+        flags |= HAS_FENCE
+        called = frame.fence.name.encode()
+        fence = FENCE.pack(frame.fence.number, frame.fence.low, frame.fence.high, len(called)) + called
+    head = APPEND.pack(frame.request, flags, len(name), len(frame.keys))
+    return Kind.APPEND, [b"".join((head, name, fence, frame.keys)), frame.batch]
+
+
+def _placed(frame: RunPlaced) -> _Body:
+    request, run, position, count, repeats = frame
+    head = RUN_PLACED.pack(request, *run, position, count, len(repeats))
+    return Kind.PLACED, [b"".join([head, *(REPEAT.pack(*repeat) for repeat in repeats)])]
+
+
+def _runs(frame: LogRuns) -> _Body:
+    name = frame.log.encode()
+    return Kind.RUNS, [RUNS.pack(frame.place, frame.position, len(name)) + name, frame.runs]
 
 
 def _json(value: Any) -> bytes:
@@ -209,6 +277,12 @@ _ENCODERS: dict[type, Callable[[Any], _Body]] = {
     State: _state,
     AskGroups: lambda frame: (Kind.GROUPS, [REQUEST.pack(frame.request)]),
     AskNetworks: lambda frame: (Kind.NETWORKS, [NETWORKS.pack(*frame)]),
+    Append: _append,
+    FindRun: lambda frame: (Kind.FIND, [RUN.pack(frame.request, *frame.run)]),
+    HoldLog: lambda frame: (Kind.HOLD, [HOLD.pack(frame.request, frame.position), frame.reader.encode()]),
+    FollowLog: lambda frame: (Kind.FOLLOW, [REQUEST.pack(frame.request), frame.log.encode()]),
+    Unfollow: lambda frame: (Kind.UNFOLLOW, [frame.log.encode()]),
+    AskBarrier: lambda frame: (Kind.BARRIER, [REQUEST.pack(frame.request)]),
     Bye: lambda frame: (Kind.BYE, []),
     Large: lambda frame: (Kind.LARGE, [LARGE.pack(*frame)]),
     Part: lambda frame: (Kind.PART, [frame.content]),
@@ -223,10 +297,26 @@ _ENCODERS: dict[type, Callable[[Any], _Body]] = {
     StateBegins: _state_begins,
     StateChunk: _state_chunk,
     Gap: lambda frame: (Kind.GAP, [GAP.pack(frame.messages, frame.bytes), frame.group.encode()]),
-    GroupTable: lambda frame: _table(EncodedTable(frame.request, pack_table(frame.groups))),
+    GroupTable: lambda frame: _table(EncodedTable(frame.request, pack_table(frame.groups, frame.info))),
     EncodedTable: _table,
     NetworkTable: _network_table,
     NetworkNews: lambda frame: (Kind.NETWORK, [_json(frame._asdict())]),
+    RunAccepted: lambda frame: (
+        Kind.ACCEPTED,
+        [RUN_ACCEPTED.pack(frame.request, *frame.run, frame.position)],
+    ),
+    RunDurable: lambda frame: (Kind.DURABLE, [RUN.pack(frame.request, *frame.run)]),
+    RunPlaced: _placed,
+    RunFenced: lambda frame: (
+        Kind.FENCED,
+        [RUN_FENCED.pack(frame.request, *frame.run, frame.mark, frame.position)],
+    ),
+    RunLost: lambda frame: (Kind.LOST, [RUN.pack(frame.request, *frame.run), _text(frame.why)]),
+    RunUnknown: lambda frame: (Kind.UNKNOWN, [RUN_UNKNOWN.pack(frame.request, *frame.run, frame.is_held)]),
+    Following: lambda frame: (Kind.FOLLOWING, [FOLLOWING.pack(*frame)]),
+    LogRuns: _runs,
+    FollowEnded: lambda frame: (Kind.FOLLOW_ENDED, [FOLLOW_ENDED.pack(frame.why)]),
+    BarrierPassed: lambda frame: (Kind.PASSED, [PASSED.pack(*frame)]),
     Ended: lambda frame: (Kind.ENDED, [_text(frame.reason)]),
 }
 
@@ -286,17 +376,31 @@ def _read_view(body: Payload) -> GroupView:
     changed_at = VIEW.size + name_bytes
     members_at = changed_at + changed_bytes
     together_at = members_at + members * PROCESS.size
-    if together_at + together * PROCESS.size != len(body):
+    info_at = together_at + together * PROCESS.size
+    if info_at > len(body):
         raise ValueError
     view = memoryview(body)
     return GroupView(
         _read_text(view[VIEW.size : changed_at]),
         VIEW_KINDS[number],
         _read_processes(view[members_at:together_at]),
-        _read_processes(view[together_at:]),
+        _read_processes(view[together_at:info_at]),
         _place(tuple(place)),
         _read_text(view[changed_at:members_at]),
+        _read_info(view[info_at:], members),
     )
+
+
+def _read_info(field: Payload, members: int) -> tuple[bytes, ...]:
+    found: list[bytes] = []
+    at = 0
+    while at < len(field):
+        (length,) = INFO.unpack_from(field, at)
+        at += INFO.size + length
+        found.append(bytes(field[at - length : at]))
+    if at != len(field) or len(found) not in (0, members):
+        raise ValueError
+    return tuple(found)
 
 
 def _read_processes(field: Payload) -> tuple[ProcessId, ...]:
@@ -355,11 +459,12 @@ def _read_state_begins(body: Payload) -> StateBegins:
 
 
 def _read_join(body: Payload) -> Join:
-    request, policy, flags = JOIN.unpack_from(body)
-    if flags > DONOR | WANTS_STATE:
+    request, policy, flags, size = JOIN.unpack_from(body)
+    info = bytes(body[JOIN.size + size :])
+    if flags > DONOR | WANTS_STATE or JOIN.size + size > len(body) or len(info) > INFO_BYTES_MAX:
         raise ValueError
-    name = _read_name(body[JOIN.size :])
-    return Join(request, name, Policy(policy), bool(flags & DONOR), bool(flags & WANTS_STATE))
+    name = _read_name(body[JOIN.size : JOIN.size + size])
+    return Join(request, name, Policy(policy), bool(flags & DONOR), bool(flags & WANTS_STATE), info)
 
 
 def _read_request_name(body: Payload) -> tuple[int, str]:
@@ -393,9 +498,14 @@ def _read_table(body: Payload) -> GroupTable:
     (request,) = REQUEST.unpack_from(body)
     read = json.loads(bytes(body[REQUEST.size :]))
     groups = {
-        name: tuple(ProcessId(*map(_whole, process)) for process in members) for name, members in read.items()
+        name: tuple(ProcessId(*map(_whole, process[:3])) for process in members)
+        for name, members in read.items()
     }
-    return GroupTable(request, groups)
+    info = {
+        name: {ProcessId(*each[:3]): bytes.fromhex(each[3]) for each in members if len(each) > 3}
+        for name, members in read.items()
+    }
+    return GroupTable(request, groups, {name: told for name, told in info.items() if told})
 
 
 def _read_ask_networks(body: Payload) -> AskNetworks:
@@ -438,6 +548,80 @@ def _read_gap(body: Payload) -> Gap:
     return Gap(_read_name(body[GAP.size :]), messages, size)
 
 
+def _read_append(body: Payload) -> Append:
+    request, flags, name_bytes, keys_bytes = APPEND.unpack_from(body)
+    fence_at = keys_at = APPEND.size + name_bytes
+    view = memoryview(body)
+    name = _read_name(view[APPEND.size : fence_at])
+    fence = None
+    if flags & HAS_FENCE:
+        fence, keys_at = _read_fence(view, fence_at)
+    batch_at = keys_at + keys_bytes
+    if batch_at > len(body) or flags > WANTS_DURABLE | HAS_FENCE:
+        raise ValueError
+    wants_durable = bool(flags & WANTS_DURABLE)
+    return Append(request, name, view[batch_at:], view[keys_at:batch_at], wants_durable, fence)
+
+
+def _read_fence(body: memoryview, start: int) -> tuple[Fence, int]:
+    """The fence that begins here, and where it ends."""
+    number, low, high, name_bytes = FENCE.unpack_from(body, start)
+    stop = start + FENCE.size + name_bytes
+    if stop > len(body):
+        raise ValueError
+    return Fence(_read_name(body[start + FENCE.size : stop]), number, low, high), stop
+
+
+def _read_hold(body: Payload) -> HoldLog:
+    request, position = HOLD.unpack_from(body)
+    return HoldLog(request, _read_name(body[HOLD.size :]), position)
+
+
+def _read_run(body: Payload) -> tuple[int, RunName]:
+    request, *run = RUN.unpack(body)
+    return request, _run(run)
+
+
+def _run(values: list[int]) -> RunName:
+    origin, life, number = values
+    return origin, life, number
+
+
+def _read_accepted(body: Payload) -> RunAccepted:
+    request, *run, position = RUN_ACCEPTED.unpack(body)
+    return RunAccepted(request, _run(run), position)
+
+
+def _read_placed(body: Payload) -> RunPlaced:
+    request, origin, life, number, position, count, repeats = RUN_PLACED.unpack_from(body)
+    found = tuple(REPEAT.iter_unpack(memoryview(body)[RUN_PLACED.size :]))
+    if len(found) != repeats:
+        raise ValueError
+    return RunPlaced(request, (origin, life, number), position, count, found)
+
+
+def _read_fenced(body: Payload) -> RunFenced:
+    request, *run, mark, position = RUN_FENCED.unpack(body)
+    return RunFenced(request, _run(run), mark, position)
+
+
+def _read_lost(body: Payload) -> RunLost:
+    return RunLost(*_read_run(body[: RUN.size]), _lenient(body[RUN.size :]))
+
+
+def _read_unknown(body: Payload) -> RunUnknown:
+    request, *run, held = RUN_UNKNOWN.unpack(body)
+    return RunUnknown(request, _run(run), _read_flag(held))
+
+
+def _read_runs(body: Payload) -> LogRuns:
+    place, position, name_bytes = RUNS.unpack_from(body)
+    at = RUNS.size + name_bytes
+    if at > len(body):
+        raise ValueError
+    return LogRuns(_read_text(body[RUNS.size : at]), memoryview(body)[at:], place, position)
+
+
 def _read_large(body: Payload) -> Large:
     request, kind, total = LARGE.unpack(body)
     return Large(request, Kind(kind), total)
@@ -457,6 +641,12 @@ _DECODERS: dict[int, Callable[[Payload], Frame]] = {
     Kind.STATE: _read_state,
     Kind.GROUPS: lambda body: AskGroups(*REQUEST.unpack(body)),
     Kind.NETWORKS: _read_ask_networks,
+    Kind.APPEND: _read_append,
+    Kind.FIND: lambda body: FindRun(*_read_run(body)),
+    Kind.HOLD: _read_hold,
+    Kind.FOLLOW: lambda body: FollowLog(*_read_request_name(body)),
+    Kind.UNFOLLOW: lambda body: Unfollow(_read_name(body)),
+    Kind.BARRIER: lambda body: AskBarrier(*REQUEST.unpack(body)),
     Kind.BYE: _read_bye,
     Kind.LARGE: _read_large,
     Kind.PART: Part,
@@ -474,6 +664,16 @@ _DECODERS: dict[int, Callable[[Payload], Frame]] = {
     Kind.TABLE: _read_table,
     Kind.NETWORK_TABLE: _read_network_table,
     Kind.NETWORK: _read_network,
+    Kind.ACCEPTED: _read_accepted,
+    Kind.DURABLE: lambda body: RunDurable(*_read_run(body)),
+    Kind.PLACED: _read_placed,
+    Kind.FENCED: _read_fenced,
+    Kind.LOST: _read_lost,
+    Kind.UNKNOWN: _read_unknown,
+    Kind.FOLLOWING: lambda body: Following(*FOLLOWING.unpack(body)),
+    Kind.RUNS: _read_runs,
+    Kind.FOLLOW_ENDED: lambda body: FollowEnded(FollowEnd(*FOLLOW_ENDED.unpack(body))),
+    Kind.PASSED: lambda body: BarrierPassed(*PASSED.unpack(body)),
     Kind.ENDED: lambda body: Ended(_lenient(body)),
 }
 

@@ -63,6 +63,23 @@ class Scheduler:
         if until_us > self.now_us:
             self.now_us = until_us
 
+    def step(self, until_us: int) -> bool:
+        """Run the next event up to and including `until_us`. False when there is none: time stands there."""
+        heap, cancelled = self._heap, self._cancelled
+        while heap and heap[0][0] <= until_us:
+            at_us, ticket, callback, args = heappop(heap)
+            if cancelled and ticket in cancelled:
+                cancelled.remove(ticket)
+                continue
+            if at_us > self.now_us:
+                self.now_us = at_us
+            self.events_run += 1
+            callback(*args)
+            return True
+        if until_us > self.now_us:
+            self.now_us = until_us
+        return False
+
     def __len__(self) -> int:
         """Events waiting."""
         return len(self._heap) - len(self._cancelled)

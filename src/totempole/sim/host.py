@@ -15,19 +15,34 @@ from typing import cast
 
 from totempole.core.effects import (
     Alarm,
+    Append,
     CancelTimer,
     Channel,
     Effect,
     Reachable,
+    Recall,
     Send,
     SetTimer,
     Stopped,
     Tell,
     Trace,
+    Trim,
     Write,
 )
-from totempole.core.inputs import Arrived, Command, Expired, Input, Narrowed, Start, Written
+from totempole.core.inputs import Appended, Arrived, Command, Expired, Input, Narrowed, Start, Written
 from totempole.core.order import Deliver, InstallConfiguration, Leave, PushBack, Ready, Submit
+from totempole.corel.commands import CloseLog
+from totempole.corel.events import (
+    Accepted,
+    BarrierPassed,
+    Durable,
+    Fenced,
+    GreenLine,
+    GreenRuns,
+    Lost,
+    Placed,
+)
+from totempole.errors import SessionError
 from totempole.groups.events import Taken, ToProcesses
 from totempole.identity import Answer, Identity
 from totempole.learned_addresses import LearnedAddresses
@@ -37,6 +52,7 @@ from totempole.sim.contract import SansIo, SimulationError, StackFactory
 from totempole.sim.disk import Disk, Fate
 from totempole.sim.drift import LocalClock
 from totempole.sim.inbox import Inbox
+from totempole.sim.log_disk import LogDisk
 from totempole.sim.medium import Medium
 from totempole.sim.replay import Recording
 from totempole.sim.timers import Timers
@@ -53,13 +69,19 @@ RETIRE_POLL_US = 100
 LOOPBACK_US = 10
 """How long a packet to oneself takes. It is never lost."""
 
+RECALL_US = 200
+"""How long reading the log takes."""
+
 DRAIN_MAX = 64
 """Reads that may go before a timer that is due, so that a token in the buffer counts as received."""
 
 
+_GROUPS = GROUPS[0]
+_new = tuple.__new__
+"""Makes a named tuple at a third of the cost of calling its class."""
+
 PROBATION_US = 500_000
 LEAP_MAX = 100
-_GROUPS = GROUPS[0]
 """A run lasts seconds, so that all times of a node with a double are shorter than a real node's."""
 
 
@@ -111,6 +133,7 @@ class Host:
         "heeds_impostors",
         "life",
         "listener",
+        "log_disk",
         "me",
         "packet_events",
         "paused",
@@ -139,6 +162,8 @@ class Host:
         self.config = config
         self.recorder = recorder
         self.disk = disk
+        self.log_disk: LogDisk | None = None
+        """Where its log is, if it has one."""
         self.clock = clock
         self.life = 0
         """Counts starts and ends, so that events of an earlier life are known for what they are."""
@@ -193,6 +218,11 @@ class Host:
         return self._stack
 
     @property
+    def has_token_waiting(self) -> bool:
+        """Whether a token has come that it has not looked at."""
+        return bool(self._token.reads)
+
+    @property
     def regular_configuration(self) -> Configuration | None:
         """The regular configuration installed last in this life."""
         for configuration in reversed(self.configurations):
@@ -233,6 +263,8 @@ class Host:
     def _speak(self, life: int) -> None:
         if life == self.life:
             self._feed(Start())
+            if self.log_disk is not None and life == self.life:
+                self._feed(self.log_disk.open())
             self._scheduler.at(self._scheduler.now_us, self._announce_ready, self.life)
 
     def crash(self, fate: Fate | None = None) -> None:
@@ -240,6 +272,8 @@ class Host:
         assert self._stack is not None, f"processor {self.me} is down already"
         self._end_life()
         self.disk.crash(fate)
+        if self.log_disk is not None:
+            self.log_disk.crash()
         self.recorder.record(self._scheduler.now_us, "crash")
 
     def crash_within(self, after: int | None) -> None:
@@ -262,8 +296,10 @@ class Host:
         if self._stack is None or self.paused:
             return False
         # Taken at once even when the CPU is busy, so that the caller knows; its cost is added.
-        effects = self._feed(Submit(payload, service))
-        return not any(type(effect) is Tell and type(effect.event) is PushBack for effect in effects)
+        for effect in self._feed(Submit(payload, service)):
+            if type(effect) is Tell and type(effect.event) is PushBack:
+                return False
+        return True
 
     def ask(self, command: Command) -> bool:
         """What a process asks of the group layer. False when the processor is down or frozen."""
@@ -393,6 +429,34 @@ class Host:
             self._tasks.append(Written(ticket))
             self._run_or_wake()
 
+    def _on_appended(self, life: int, ticket: int) -> None:
+        if life == self.life:
+            self._tasks.append(Appended(ticket))
+            self._run_or_wake()
+
+    def _on_recall(self, life: int, ticket: int, start: int, bytes_max: int) -> None:
+        if life == self.life:
+            assert self.log_disk is not None
+            self._tasks.append(self.log_disk.recall(ticket, start, bytes_max))
+            self._run_or_wake()
+
+    def close_log(self, why: str) -> None:
+        """As a node whose log has failed."""
+        self._scheduler.at(self._scheduler.now_us, self._give, self.life, CloseLog(why))
+
+    def reopen_log(self) -> None:
+        """As a node that finds its disk mended."""
+        if self._stack is None or self.log_disk is None:
+            return
+        replica = cast(ProcessorStack, self._stack).replica
+        if replica is not None and not replica.is_open:
+            self._give(self.life, self.log_disk.open())
+
+    def _give(self, life: int, command: Command) -> None:
+        if life == self.life:
+            self._tasks.append(command)
+            self._run_or_wake()
+
     def _on_timer(self) -> None:
         if len(self._timers.due) == 1:
             self._reads = 0
@@ -424,22 +488,22 @@ class Host:
             return
         if self._scheduler.now_us >= self.busy_until_us:
             self._take_next()
-        if self._data or self._token or self._tasks or self._timers.due:
+        if self._data.reads or self._token.reads or self._tasks or self._timers.due:
             self._wake_later()
 
     def _take_next(self) -> None:
         """Completed writes, then what has arrived, then timers; a timer waits for DRAIN_MAX reads at most."""
-        data, token, due = self._data, self._token, self._timers.due
+        data, token, due = self._data.reads, self._token.reads, self._timers.due
         if self._tasks:
             self._feed(self._tasks.popleft())
         elif due and (self._reads >= DRAIN_MAX or not (data or token)):
             self._feed(Expired(self._timers.take_due()))
         elif data and not (token and self._stack is not None and self._stack.token_first()):
             self._reads += 1
-            self._receive(Channel.DATA, *data.take())
+            self._receive(Channel.DATA, *self._data.take())
         elif token:
             self._reads += 1
-            self._receive(Channel.TOKEN, *token.take())
+            self._receive(Channel.TOKEN, *self._token.take())
 
     def _receive(
         self, channel: Channel, datagrams: Sequence[bytes], size: int, source: int, network: int
@@ -449,7 +513,7 @@ class Host:
         now_us = self._scheduler.now_us
         local_us = self.clock.local(now_us)
         read, segment_bytes = (datagrams, 0) if len(datagrams) == 1 else _as_read(datagrams)
-        given = Arrived(network, channel, read, segment_bytes, source)
+        given: Arrived = _new(Arrived, (network, channel, read, segment_bytes, source))
         try:
             effects = stack.feed(local_us, given)
         except Exception as error:
@@ -470,6 +534,8 @@ class Host:
         local_us = self.clock.local(now_us)
         try:
             effects = self._stack.feed(local_us, given)
+        except SessionError:
+            raise  # the layer refuses what a program asks for
         except Exception as error:
             raise self._failure(given, local_us, error) from error
         if self.recordings:
@@ -502,14 +568,16 @@ class Host:
             self.recorder.effects(now_us, effects)
             self._applying = True
             for effect in effects:
-                if type(effect) is Send:
+                if type(effect) is Trace:
+                    pass  # the recorder has it
+                elif type(effect) is Send:
                     spent_ns += self._cost_of_sending(effect) * slow
                     self._send(effect, start_us + int(spent_ns) // 1000)
                 elif type(effect) is Tell:
                     self._told(effect)
                 elif type(effect) is SetTimer:
                     self._timers.set(effect.timer, self.clock.to_global(effect.at_us))
-                elif type(effect) is not Trace:
+                else:
                     self._apply_rarer(effect)
             self._applying = False
             spent_ns += self._owed_ns * slow
@@ -555,6 +623,16 @@ class Host:
             self._timers.cancel(effect.timer)
         elif type(effect) is Write:
             self.disk.write(effect.records, self._on_durable, self.life, effect.ticket)
+        elif type(effect) is Append:
+            assert self.log_disk is not None, "a replica has a log"
+            ticket, frames, is_segment = effect
+            self.log_disk.append(frames, is_segment, self._on_appended, self.life, ticket)
+        elif type(effect) is Recall:
+            later_us = self._scheduler.now_us + RECALL_US
+            self._scheduler.at(later_us, self._on_recall, self.life, *effect)
+        elif type(effect) is Trim:
+            assert self.log_disk is not None, "a replica has a log"
+            self.log_disk.trim(*effect)
         elif type(effect) is Reachable:
             self.addresses.learn(effect.processor, effect.source, effect.just_now, self._scheduler.now_us)
         elif type(effect) is Alarm:
@@ -592,8 +670,8 @@ def _first(effects: list[Effect], count: int) -> list[Effect]:
     return effects
 
 
-OUTWARD = (Send, SetTimer, CancelTimer, Write)
-GROUPED = (ToProcesses, Taken)
+OUTWARD = (Send, SetTimer, CancelTimer, Write, Append, Recall)
+GROUPED = (ToProcesses, Taken, Accepted, Durable, Placed, Fenced, Lost, BarrierPassed, GreenLine, GreenRuns)
 
 
 def _as_read(datagrams: Sequence[bytes]) -> tuple[Sequence[bytes], int]:

@@ -10,17 +10,15 @@ from collections.abc import Sequence
 
 
 class Inbox:
-    __slots__ = ("_bursts", "bytes_max", "datagrams", "datagrams_max", "sizes")
+    __slots__ = ("bytes_max", "datagrams", "datagrams_max", "reads", "sizes")
 
     def __init__(self, bytes_max: int, datagrams_max: int, networks: int = 1) -> None:
         self.bytes_max = bytes_max
         self.datagrams_max = datagrams_max
         self.sizes = [0] * networks
         self.datagrams = [0] * networks
-        self._bursts: deque[tuple[Sequence[bytes], int, int, int]] = deque()
-
-    def __bool__(self) -> bool:
-        return bool(self._bursts)
+        self.reads: deque[tuple[Sequence[bytes], int, int, int]] = deque()
+        """What has come: datagrams, their size, the address that they came from, and the network."""
 
     def put(self, datagrams: Sequence[bytes], size: int, source: int = 0, network: int = 0) -> int:
         """Keep what fits, from the first on; say how many datagrams were dropped."""
@@ -34,19 +32,19 @@ class Inbox:
         return arrived - len(datagrams)
 
     def force(self, datagrams: Sequence[bytes], size: int, source: int = 0, network: int = 0) -> None:
-        self._bursts.append((datagrams, size, source, network))
+        self.reads.append((datagrams, size, source, network))
         self.sizes[network] += size
         self.datagrams[network] += len(datagrams)
 
     def take(self) -> tuple[Sequence[bytes], int, int, int]:
-        """One read: its datagrams, their size, the address that they came from, and the network."""
-        burst = self._bursts.popleft()
-        self.sizes[burst[3]] -= burst[1]
-        self.datagrams[burst[3]] -= len(burst[0])
-        return burst
+        """The first of the reads."""
+        read = self.reads.popleft()
+        self.sizes[read[3]] -= read[1]
+        self.datagrams[read[3]] -= len(read[0])
+        return read
 
     def clear(self) -> None:
-        self._bursts.clear()
+        self.reads.clear()
         self.sizes = [0] * len(self.sizes)
         self.datagrams = [0] * len(self.sizes)
 

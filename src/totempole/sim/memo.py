@@ -19,10 +19,11 @@ from totempole.wire.layout import MAGIC, VERSION
 CODECS_MAX = 16
 
 RECENT_MAX = 64
-"""Messages that a codec remembers having decoded."""
+"""Packets that a codec remembers having decoded."""
 
-_MESSAGE_START = MAGIC + bytes((VERSION, PacketType.MESSAGE))
-_TYPE_STOP = len(_MESSAGE_START)
+_TOKEN_STARTS = frozenset(MAGIC + bytes((VERSION, kind)) for kind in (PacketType.TOKEN, PacketType.COMMIT))
+"""How packets begin that one processor alone receives."""
+_TYPE_STOP = len(MAGIC) + 2
 
 
 class RememberingCodec(Codec):
@@ -37,7 +38,7 @@ class RememberingCodec(Codec):
 
     def decode(self, data: bytes | memoryview) -> Packet:
         data = bytes(data)  # a view's owner cannot change what is remembered
-        if data[:_TYPE_STOP] != _MESSAGE_START:
+        if data[:_TYPE_STOP] in _TOKEN_STARTS:
             return super().decode(data)
         key = data[:REGULAR_OVERHEAD]
         known = self._recent.get(key)

@@ -102,7 +102,9 @@ class Programs:
         assert host.stack is not None
         incarnation = host.stack.incarnation
         last = self._numbers.get(host, (0, 0))
-        number = last[1] + 1 if last[0] == incarnation else 1
+        groups = cast(ProcessorStack, host.stack).groups
+        assert groups is not None, "processes need groups"
+        number = last[1] + 1 if last[0] == incarnation else groups.first_process
         self._numbers[host] = (incarnation, number)
         return ProcessId(host.me, incarnation, number)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 from totempole.checkers.verdict import Findings, Verdict
+from totempole.corel.messages import GROUP, inbox
 from totempole.groups import GroupLayer
 from totempole.sim.processes import Process, Programs
 from totempole.stack import ProcessorStack
@@ -36,6 +37,11 @@ def _programs_settled(programs: Programs) -> Verdict:
             _check_process(process, found)
             for group in process.replicas:
                 wanted.setdefault(group, []).append(process.id)
+    for host in programs.world.hosts.values():
+        replica = cast(ProcessorStack, host.stack).replica if host.alive else None
+        if replica is not None and replica.is_joined:
+            for group in (GROUP, inbox(host.me)):
+                wanted.setdefault(group, []).append(replica.process)
     expected = {group: tuple(sorted(members)) for group, members in wanted.items()}
     for me, host in sorted(programs.world.hosts.items()):
         if host.alive:

@@ -33,6 +33,8 @@ The language, one command a line:
     at 2s join p.a orders donor state   # with a line `groups` above: programs p.a, p.b on p
     at 2s multicast p.a orders,stock units=3 count=2 size=100 safe notice
     at 2s process p.a stall             # connect, disconnect, crash, wake; quit p.a orders
+    at 2s append p orders units=3       # with a line `log p q r` above: records for the durable order
+    at 2s read p 3                      # so many programs ask for a barrier
     at 3s expect members p (p q r)
     at 3s expect network a faulty at p
     end 10s

@@ -7,13 +7,16 @@ One frozen dataclass for each kind of action; the fuzzer makes them, the shrinke
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from totempole.corel.config import LogConfig
 from totempole.groups.config import GroupConfig
 from totempole.rrp.config import RedundancyConfig
 from totempole.sim.conditions import Buffers, Condition, Costs, DiskSpeed, Lan
 from totempole.sim.load import MESSAGE_BYTES
 from totempole.sim.script_faults import CrashWithin, LimitSegments, Namer, OnDisk, SetKeys, Stray, on_text
+from totempole.sim.script_logs import Append, OnLog, Read, SetReplica
+from totempole.sim.script_objects import OnHost, Work
 from totempole.sim.settings_text import fields_text, time_text, value_text
 from totempole.types import ProcessorId, RingKind, Service
 
@@ -268,6 +271,7 @@ class Multicast:
 
 
 ProcessAction = OnProcess | JoinGroup | QuitGroup | Multicast
+LogFault = OnLog | SetReplica
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,6 +308,8 @@ Ambush = (
     | OnDisk
     | CrashWithin
     | ProcessAction
+    | LogFault
+    | Read
     | When
 )
 """What can be made to happen at a moment of the protocol's own."""
@@ -416,6 +422,7 @@ Fault = (
     | CrashWithin
     | LimitSegments
     | SetKeys
+    | LogFault
     | When
 )
 Expectation = (
@@ -428,7 +435,7 @@ Expectation = (
     | ExpectRollbacks
     | ExpectSettled
 )
-Action = Fault | Send | Traffic | ProcessAction | Expectation
+Action = Fault | Send | Traffic | ProcessAction | Append | Read | OnHost | Work | Expectation
 
 
 @dataclass(frozen=True, slots=True)
@@ -502,6 +509,10 @@ class Scenario:
     """If they are several."""
     redundancy: RedundancyConfig | None = None
     """How the ring uses them."""
+    log: LogConfig | None = None
+    """Each processor has a replica of the durable order."""
+    objects: str = ""
+    """Programs have this replicated object (`objects/own.py`)."""
     steps: tuple[Step, ...] = ()
 
     @property
@@ -534,6 +545,13 @@ class Scenario:
             lines.append("sealed")
         if self.groups is not None:
             lines.append(f"groups {fields_text(self.groups, GroupConfig())}".rstrip())
+        if self.log is not None:
+            plain, usual = replace(self.log, weights=()), LogConfig(replicas=self.log.replicas)
+            names = _names(self.log.replicas, name)
+            weights = f"weights={','.join(map(str, self.log.weights))}" if self.log.weights else ""
+            lines.append(" ".join(filter(None, ("log", names, weights, fields_text(plain, usual)))))
+        if self.objects:
+            lines.append(f"objects {self.objects}")
         return lines
 
     def _tunables(self) -> tuple[tuple[str, Condition | Lan | Costs | Buffers | DiskSpeed], ...]:

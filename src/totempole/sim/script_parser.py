@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, NoReturn
 
+from totempole.corel.config import LogConfig
 from totempole.errors import ConfigurationError, ScenarioError
 from totempole.groups.config import GroupConfig
 from totempole.networks.events import NetworkState
@@ -66,6 +67,8 @@ from totempole.sim.script_faults import (
     Stray,
     on_text,
 )
+from totempole.sim.script_logs import LOG_VERBS, Append, OnLog, Read, SetReplica
+from totempole.sim.script_objects import HOST_VERBS, OnHost, Work
 from totempole.sim.settings_text import (
     BadValue,
     parse_fields,
@@ -76,7 +79,7 @@ from totempole.sim.settings_text import (
     split_pair,
 )
 from totempole.srp.config import RingConfig
-from totempole.types import PROCESSOR_MAX, ProcessorId, RingKind, Service
+from totempole.types import PROCESSOR_MAX, Fence, ProcessorId, RingKind, Service
 from totempole.wire.layout import KEY_ID_MAX
 from totempole.wire.seal import KEYS_MAX
 
@@ -125,6 +128,8 @@ class _Parser:
     networks: dict[str, list[str]] = field(default_factory=dict)
     """What is said of each."""
     redundancy: RedundancyConfig | None = None
+    log: LogConfig | None = None
+    objects: str = ""
     steps: list[Step] = field(default_factory=list)
     last_words: list[Action] = field(default_factory=list)
     """Expectations without a time: they hold at the end."""
@@ -163,6 +168,8 @@ class _Parser:
             sealed=self.sealed,
             networks=networks,
             redundancy=self.redundancy,
+            log=self.log,
+            objects=self.objects,
             steps=tuple(steps),
             **self.tunables,
         )
@@ -289,6 +296,27 @@ class _Parser:
 
     def _redundancy(self, rest: str) -> None:
         self.redundancy = parse_fields(RedundancyConfig, rest.split(), RedundancyConfig())
+
+    def _log(self, rest: str) -> None:
+        if self.groups is None:
+            raise BadValue("a log stands on groups: give the line `groups` before it")
+        words = rest.split()
+        names = [word for word in words if "=" not in word]
+        weights = [word.removeprefix("weights=") for word in words if word.startswith("weights=")]
+        others = [word for word in words if "=" in word and not word.startswith("weights=")]
+        numbers = tuple(parse_number(text, 1, whole=True) for text in ",".join(weights).split(",") if text)
+        replicas = self._members(" ".join(names)) if names else ()
+        try:
+            # The replicas first: a floor is compared with them.
+            config = parse_fields(LogConfig, others, LogConfig(replicas=replicas))
+            self.log = replace(config, weights=numbers)
+        except ConfigurationError as problem:
+            raise BadValue(str(problem)) from None
+
+    def _objects(self, rest: str) -> None:
+        if self.log is None:
+            raise BadValue("objects need a log: give the line `log p q r` before it")
+        (self.objects,) = self._exactly(rest.split(), 1, "objects store")
 
     def _end(self, rest: str) -> None:
         self.end_us = self._in_order(parse_time(rest))
@@ -518,6 +546,70 @@ class _Parser:
         groups = tuple(words[1].split(","))
         return Multicast(*who, groups, service=service, notice="notice" in flags, **numbers)
 
+    # The durable order
+
+    def _append(self, verb: str, rest: str) -> Append:
+        shape = "append p orders [units=1] [count=1] [size=100] [key=k] [fence=f:0..4:5]"
+        words = rest.split()
+        if len(words) < 2 or self.log is None:
+            raise BadValue(f"write `{shape}`, and a line `log p q r` before the first `at`")
+        pairs = dict(split_pair(word, ("units", "count", "size", "key", "fence")) for word in words[2:])
+        key, fence = pairs.pop("key", ""), pairs.pop("fence", "")
+        least = {"size": 0}
+        numbers = {name: parse_number(text, least.get(name, 1), whole=True) for name, text in pairs.items()}
+        who = self._processor(words[0])
+        return Append(who, words[1], key=key, fence=_fence(fence) if fence else None, **numbers)
+
+    def _read(self, verb: str, rest: str) -> Read:
+        words = rest.split()
+        if len(words) not in (1, 2) or self.log is None:
+            raise BadValue("write `read p [3]`, and a line `log p q r` before the first `at`")
+        return Read(self._processor(words[0]), *(parse_number(word, 1, whole=True) for word in words[1:]))
+
+    def _log_disk(self, verb: str, rest: str) -> OnLog:
+        words = rest.split()
+        if len(words) < 2 or self.log is None:
+            raise BadValue(f"write `log-disk p {'|'.join(LOG_VERBS)}`, and `log p q r` before the first `at`")
+        name, what, *arguments = words
+        processor, what = self._processor(name), _choice(what, LOG_VERBS)
+        if what == "rollback":
+            (frames,) = self._exactly(arguments, 1, "log-disk p rollback 3")
+            return OnLog(what, processor, frames=parse_number(frames, 1, whole=True))
+        if what == "slow":
+            (latency,) = self._exactly(arguments, 1, "log-disk p slow 50ms..500ms")
+            return OnLog(what, processor, latency_us=parse_range(latency))
+        self._exactly(arguments, 0, f"log-disk p {what}")
+        return OnLog(what, processor)
+
+    def _replica(self, verb: str, rest: str) -> SetReplica:
+        words = rest.split()
+        if len(words) not in (3, 4) or words[1] not in ("add", "remove") or self.log is None:
+            raise BadValue("write `replica p add q [weight]` or `replica p remove q`")
+        weight = parse_number(words[3], 1, whole=True) if len(words) == 4 else 1
+        who, other = self._processor(words[0]), self._processor(words[2])
+        return SetReplica(who, other, weight if words[1] == "add" else 0)
+
+    # Programs with a replicated object
+
+    def _host(self, words: Sequence[str], shape: str) -> tuple[ProcessorId, str]:
+        processor, dot, program = words[0].rpartition(".") if words else ("", "", "")
+        if not dot or not program or not self.objects:
+            raise BadValue(f"write `{shape}`, and a line `objects store` before the first `at`")
+        return self._processor(processor), program
+
+    def _on_host(self, verb: str, rest: str) -> OnHost:
+        shape = "host p.a open"
+        words = self._exactly(rest.split(), 2, shape)
+        return OnHost(_choice(words[1], HOST_VERBS), *self._host(words, shape))
+
+    def _work(self, verb: str, rest: str) -> Work:
+        shape = "work p.a count=10 [callers=1] [pause=5000]"
+        words = rest.split()
+        who = self._host(words, shape)
+        pairs = (split_pair(word, ("count", "callers", "pause")) for word in words[1:])
+        numbers = {key: parse_number(text, 0 if key == "pause" else 1, whole=True) for key, text in pairs}
+        return Work(*who, **numbers)
+
     # Expectations
 
     def _expect(self, verb: str, rest: str) -> Action:
@@ -641,6 +733,8 @@ _HEADERS: dict[str, Callable[[_Parser, str], None]] = {
     "sealed": _Parser._sealed,
     "network": _Parser._network,
     "redundancy": _Parser._redundancy,
+    "log": _Parser._log,
+    "objects": _Parser._objects,
     "end": _Parser._end,
     **dict.fromkeys(TUNABLES, lambda parser, rest: None),
 }
@@ -663,6 +757,9 @@ _AMBUSHES: dict[str, Callable[[_Parser, str, str], Ambush]] = {
     "join": _Parser._join,
     "quit": _Parser._quit,
     "multicast": _Parser._multicast,
+    "log-disk": _Parser._log_disk,
+    "replica": _Parser._replica,
+    "read": _Parser._read,
 }
 
 _ACTIONS: dict[str, Callable[[_Parser, str, str], Action]] = {
@@ -673,6 +770,9 @@ _ACTIONS: dict[str, Callable[[_Parser, str, str], Action]] = {
     "load": _Parser._load,
     "segments": _Parser._segments,
     "keys": _Parser._keys,
+    "append": _Parser._append,
+    "host": _Parser._on_host,
+    "work": _Parser._work,
     "expect": _Parser._expect,
 }
 
@@ -705,6 +805,16 @@ def _choice(text: str, allowed: Sequence[str]) -> str:
     if text not in allowed:
         raise BadValue(f"{text!r} is not allowed here: give one of {', '.join(allowed)}")
     return text
+
+
+def _fence(text: str) -> Fence:
+    name, _, rest = text.partition(":")
+    bounds, _, number = rest.partition(":")
+    low, _, high = bounds.partition("..")
+    fence = Fence(name, *(parse_number(each, whole=True) for each in (number, low, high)))
+    if fence.problem:
+        raise BadValue(fence.problem)
+    return fence
 
 
 def _probability(text: str) -> float:

@@ -11,12 +11,17 @@ from totempole.checkers.properties import judge_rows
 from totempole.checkers.terms import Alarmed, Terms
 from totempole.checkers.verdict import Outcome as Judgement
 from totempole.errors import ConfigurationError, ScenarioError
+from totempole.sim.appenders import Appenders
 from totempole.sim.calm import calm_stretches
 from totempole.sim.contract import StackFactory
 from totempole.sim.discard import DiscardLimit
 from totempole.sim.disk import WIPED, Damage
 from totempole.sim.doubles import check_doubles, doubled_numbers, rows_of_others
 from totempole.sim.load import FOREVER_US, Arrivals, Burst, Load, PacketDriver, Saturation
+from totempole.sim.objects.judging import check_objects
+from totempole.sim.objects.own import OWN
+from totempole.sim.objects.programs import ObjectParts, ObjectPrograms
+from totempole.sim.objects.subject import Subject
 from totempole.sim.packet_filter import DropRule, StrayRule
 from totempole.sim.processes import Programs
 from totempole.sim.programs_check import check_programs
@@ -55,6 +60,8 @@ from totempole.sim.script import (
     configuration_text,
 )
 from totempole.sim.script_faults import CrashWithin, LimitSegments, OnDisk, SetKeys, Stray
+from totempole.sim.script_logs import Append, OnLog, Read, SetReplica
+from totempole.sim.script_objects import OnHost, Work
 from totempole.sim.script_parser import ring_config
 from totempole.sim.settings_text import time_text
 from totempole.sim.settling import all_together, check_lasting, terms_after
@@ -79,6 +86,10 @@ class Outcome:
     world: World
     programs: Programs | None = None
     """Where there are process groups."""
+    appenders: Appenders | None = None
+    """Where there is a log."""
+    objects: ObjectPrograms | None = None
+    """Where programs have a replicated object."""
     limit: DiscardLimit | None = None
     failures: list[str] = field(default_factory=list)
     reports: list[Report] = field(default_factory=list)
@@ -115,6 +126,7 @@ def build(
                 for network in scenario.networks
             )
             stack = replace(stack, networks=networks, redundancy=scenario.redundancy)
+        stack = replace(stack, log=scenario.log)
     return World(
         scenario.seed,
         scenario.names,
@@ -142,12 +154,19 @@ def run(
     level: str = "delivery",
     record_inputs: bool = False,
     stack: StackFactory | None = None,
+    subject: Subject | None = None,
+    object_parts: ObjectParts | None = None,
 ) -> Outcome:
-    """Play to the end, whatever fails on the way; every expectation is judged at its time."""
+    """Play to the end, whatever fails on the way; every expectation is judged at its time. `subject`: a
+    replicated object that is none of our own."""
     world = build(scenario, level=level, record_inputs=record_inputs, stack=stack)
     outcome = Outcome(scenario, world)
     if scenario.groups is not None:
         outcome.programs = Programs(world, doubled_numbers(scenario))
+    if scenario.log is not None:
+        outcome.appenders = Appenders(world)
+    if scenario.objects:
+        outcome.objects = ObjectPrograms(world, subject or OWN[scenario.objects], object_parts)
     if scenario.discard_limit:
         outcome.limit = DiscardLimit(world, scenario.discard_limit)
     world.start([me for me in scenario.names if me not in scenario.absent])
@@ -166,7 +185,7 @@ def _play(outcome: Outcome, step: Step) -> None:
             text = action.text(outcome.scenario.names.__getitem__)
             outcome.failures.append(f"{outcome.scenario.name}: at {time_text(step.at_us)} {text}: {problem}")
     else:
-        perform(outcome.world, action, outcome.programs)
+        perform(outcome.world, action, outcome.programs, outcome.appenders, outcome.objects)
 
 
 TO_PROCESSORS: dict[str, Callable[[World, ProcessorId], None]] = {
@@ -196,7 +215,14 @@ TO_SERVICE: dict[str, Callable[[World, ProcessorId, int], None]] = {
 }
 
 
-def perform(world: World, action: Action, programs: Programs | None = None, again: bool = False) -> None:
+def perform(
+    world: World,
+    action: Action,
+    programs: Programs | None = None,
+    appenders: Appenders | None = None,
+    objects: ObjectPrograms | None = None,
+    again: bool = False,
+) -> None:
     """Do one thing now; expectations are not things to do. `again`: an ambush has led to it."""
     match action:
         case OnProcessor(verb, processor):
@@ -231,7 +257,11 @@ def perform(world: World, action: Action, programs: Programs | None = None, agai
         case SetKeys(processor, keys):
             world.set_keys(processor, keys)
         case When(says, ambush, by, after):
-            world.ambush(Ambush(says, lambda: perform(world, ambush, programs, True), by, after), again)
+
+            def strike() -> None:
+                perform(world, ambush, programs, appenders, objects, True)
+
+            world.ambush(Ambush(says, strike, by, after), again)
         case Send(processor, count, size, service):
             Burst(world, processor, count, size=size, service=service).start()
         case Traffic():
@@ -239,6 +269,12 @@ def perform(world: World, action: Action, programs: Programs | None = None, agai
         case OnProcess() | JoinGroup() | QuitGroup() | Multicast():
             assert programs is not None, "a scenario without groups has no processes"
             programs.perform(action)
+        case Append() | Read() | OnLog() | SetReplica():
+            assert appenders is not None, "a scenario without a log has no records"
+            appenders.perform(action)
+        case OnHost() | Work():
+            assert objects is not None, "a scenario without objects has no programs that have one"
+            objects.perform(action)
 
 
 def _number(world: World, network: str) -> int | None:
@@ -353,6 +389,10 @@ def _calm_since_us(outcome: Outcome) -> int:
 def _judge_report(outcome: Outcome, report: Report, settled: bool) -> str:
     if outcome.programs is not None:
         report = Report((*report.verdicts, *check_programs(outcome.programs, settled)))
+    if outcome.appenders is not None:
+        report = Report((*report.verdicts, *outcome.appenders.check(settled)))
+    if outcome.objects is not None:
+        report = Report((*report.verdicts, *check_objects(outcome.objects, outcome.rows, settled)))
     outcome.reports.append(report)
     return "; ".join(str(verdict) for verdict in report.violated)
 

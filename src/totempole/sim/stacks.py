@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from totempole.core.order import Between, Deliver
+from totempole.corel.config import LogConfig
 from totempole.groups.config import GroupConfig
 from totempole.jitter import jitter
 from totempole.rrp.config import RedundancyConfig
@@ -61,11 +62,12 @@ class RealStack:
     networks: tuple[NetworkSpec, ...] = (NetworkSpec(),)
     redundancy: RedundancyConfig | None = None
     """How the ring uses its networks, if they are several."""
+    log: LogConfig | None = None
 
     def spec(self, me: ProcessorId, config: RingConfig) -> StackSpec:
         between = () if self.groups is None else (Tap,)
         ring = RingSpec(config, tuple(range(len(self.networks))), self.redundancy, between=between)
-        return StackSpec(me, self.networks, (ring,), self.groups)
+        return StackSpec(me, self.networks, (ring,), self.groups, self.log)
 
     def __call__(
         self, me: ProcessorId, config: RingConfig, stable: Mapping[str, int], trace_kinds: frozenset[str], /

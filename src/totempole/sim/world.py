@@ -15,6 +15,7 @@ from totempole.sim.contract import SansIo, StackFactory
 from totempole.sim.disk import WIPED, Damage, Disk, Fate
 from totempole.sim.drift import LocalClock
 from totempole.sim.host import Host, Surroundings
+from totempole.sim.log_disk import LogDisk
 from totempole.sim.medium import Medium
 from totempole.sim.packet_filter import STRAY_FATES, DropRule, StrayRule
 from totempole.sim.rollback import Rollback
@@ -71,21 +72,26 @@ class World:
         record_inputs: bool = False,
         stack: StackFactory | None = None,
         keys: Keys | None = None,
+        scheduler: Scheduler | None = None,
     ) -> None:
-        """`conditions`: of networks that have another than `condition`; `networks`: their names."""
+        """`conditions`: of networks that have another than `condition`; `networks`: their names; `scheduler`:
+        that of others with whom the world shares its time."""
         ids = range(1, processors + 1) if isinstance(processors, int) else sorted(processors)
         self.seed = seed
         self.run = run or f"seed-{seed}"
         self.rows: list[Row] = []
         self.faults: Counter[str] = Counter()
-        self.scheduler = Scheduler()
+        self.scheduler = Scheduler() if scheduler is None else scheduler
         self.names = dict(names or {})
         self.networks = tuple(networks)
+        self.resumed_with_token: Callable[[ProcessorId], None] = lambda _me: None
+        """Told when a processor goes on for which a token has come while it was paused."""
         self._keys = keys
         """Those that `stack` uses, where it has a seal."""
         self._level = level
         self._ambushes: list[Ambush] = []
-        self._recorder = Recorder(self.run, 0, level, self._keep)
+        self.recorder = Recorder(self.run, 0, level, self._keep)
+        """For what no processor does."""
         self.medium = Medium(
             self.scheduler,
             self.random("medium"),
@@ -125,6 +131,14 @@ class World:
         self.hosts[me] = host = Host(me, config, self.around, recorder, disk, clock)
         host.report_cut = lambda after: self._fault("crash-within", f"{self._name(me)} after={after}", me)
         self.medium.attach(me, host)
+        if isinstance(self.around.stack, RealStack) and self.around.stack.log is not None:
+            host.log_disk = LogDisk(self.scheduler, self.random(f"log disk {me}"), speed)
+            host.log_disk.failed = host.close_log
+            host.log_disk.report = lambda fate: self._fault("log disk", f"{self._name(me)} {fate}", me)
+
+    def log_fault(self, me: ProcessorId, verb: str) -> None:
+        """Of the disk that a log is on."""
+        self._fault("log disk " + verb, self._name(me), me)
 
     def random(self, purpose: str) -> Random:
         """A generator of its own for each purpose, so that one does not disturb another."""
@@ -187,6 +201,8 @@ class World:
 
     def resume(self, me: ProcessorId) -> None:
         self._fault("resume", self._name(me), me)
+        if self.hosts[me].paused and self.hosts[me].has_token_waiting:
+            self.resumed_with_token(me)
         self.hosts[me].resume()
 
     def slow(self, me: ProcessorId, factor: float) -> None:
@@ -437,7 +453,7 @@ class World:
 
     def _keep(self, row: Row) -> None:
         self.rows.append(row)
-        if self._ambushes and row.kind in ("state", "branch"):
+        if self._ambushes and row.kind in ("state", "branch", "phase"):
             for ambush in [each for each in self._ambushes if each.meets(row)]:
                 self._ambushes.remove(ambush)
                 # Not now: the processor is in the middle of an input.
@@ -448,11 +464,11 @@ class World:
         fate = DROPPED if isinstance(rule, DropRule) else STRAY_FATES[rule.fate]
         detail = f"{rule.kind} from {self._name(source)}{to}"
         on = 0 if rule.network is None else rule.network + 1
-        self._recorder.record(self.now_us, "fault", reason=fate, detail=detail, network=on)
+        self.recorder.record(self.now_us, "fault", reason=fate, detail=detail, network=on)
 
     def _fault(self, name: str, detail: str = "", node: ProcessorId = 0, network: int | None = None) -> None:
         self.faults[name] += 1
-        recorder = self.hosts[node].recorder if node else self._recorder
+        recorder = self.hosts[node].recorder if node else self.recorder
         on = 0 if network is None else network + 1
         recorder.record(self.now_us, "fault", reason=name, detail=detail.rstrip(), network=on)
 

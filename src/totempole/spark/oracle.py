@@ -38,12 +38,13 @@ _FINDING = (
     "nodes:array<bigint>,messages:array<string>,steps:array<struct<node:bigint,step:bigint>>,text:string"
 )
 SCHEMA = (
-    "run string, rows bigint, grouped boolean, absent array<bigint>, trouble string, "
+    "run string, rows bigint, grouped boolean, logged boolean, absent array<bigint>, trouble string, "
     "doubts array<struct<property:string,"
     f"outcome:string,count:bigint,violations:array<struct<{_FINDING}>>,reasons:array<string>>>"
 )
-"""One row for each run. grouped: it has process groups; absent: members of its configurations that left no
-trace; trouble: why it cannot be judged; doubts: the verdicts that are not that a property holds."""
+"""One row for each run. grouped: it has process groups; logged: it has a log; absent: members of its
+configurations that left no trace; trouble: why it cannot be judged; doubts: the verdicts that are not that a
+property holds."""
 
 
 def judge_files(
@@ -111,7 +112,15 @@ def _judge_group(files: list[str], terms: dict[str, Any]) -> Iterator[dict[str, 
 
 
 def _refused(run: str, why: str) -> dict[str, Any]:
-    return {"run": run, "rows": 0, "grouped": False, "absent": [], "trouble": why, "doubts": []}
+    return {
+        "run": run,
+        "rows": 0,
+        "grouped": False,
+        "logged": False,
+        "absent": [],
+        "trouble": why,
+        "doubts": [],
+    }
 
 
 def _judge_table(table: Any, terms: Any) -> Any:
@@ -165,6 +174,7 @@ def _judge(rows: list[Row], terms: Terms, files: Sequence[str]) -> dict[str, Any
         "run": run,
         "rows": len(rows),
         "grouped": any(row.kind == "process" for row in rows),
+        "logged": any(row.layer == "corel" for row in rows),
         "absent": _absent(rows),
         "trouble": None,
         "doubts": doubts,
@@ -244,6 +254,7 @@ def _arrow_schema() -> Any:
             ("run", pa.string()),
             ("rows", pa.int64()),
             ("grouped", pa.bool_()),
+            ("logged", pa.bool_()),
             ("absent", pa.list_(pa.int64())),
             ("trouble", pa.string()),
             ("doubts", pa.list_(doubt)),

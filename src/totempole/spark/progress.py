@@ -3,39 +3,56 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
 POLL_S = 0.3
 
-Tell = Callable[[int, str], None]
-"""Takes the tasks that are done and a word about those under way."""
+Tell = Callable[[int, str, int], None]
+"""Takes the tasks that are done, a word about those under way, and the tasks that are known so far."""
+
+
+class Watch:
+    """What the work itself says of where it is; shown beside the tasks."""
+
+    def __init__(self) -> None:
+        self.note = ""
 
 
 @contextmanager
-def watching(spark: SparkSession, tell: Tell) -> Iterator[None]:
+def watching(spark: SparkSession, tell: Tell) -> Iterator[Watch]:
     """Calls `tell` while the block runs its jobs."""
-    stop = threading.Event()
-    watcher = threading.Thread(target=_watch, args=(spark, tell, stop), name="spark progress", daemon=True)
+    watch, stop = Watch(), threading.Event()
+    arguments = (spark, tell, watch, stop)
+    watcher = threading.Thread(target=_watch, args=arguments, name="spark progress", daemon=True)
     watcher.start()
     try:
-        yield
+        yield watch
     finally:
         stop.set()
         watcher.join()
 
 
-def _watch(spark: SparkSession, tell: Tell, stop: threading.Event) -> None:
+def _watch(spark: SparkSession, tell: Tell, watch: Watch, stop: threading.Event) -> None:
     tracker = spark.sparkContext.statusTracker()
-    done: dict[int, int] = {}
+    stages: dict[int, tuple[int, int]] = {}
     while not stop.wait(POLL_S):
-        running, left = 0, 0
-        for stage in tracker.getActiveStageIds():
+        running = 0
+        active = set(tracker.getActiveStageIds())
+        for stage in active:
             info = tracker.getStageInfo(stage)
             if info is not None:
-                done[stage] = info.numCompletedTasks
+                stages[stage] = (info.numCompletedTasks, info.numTasks)
                 running += info.numActiveTasks
-                left += info.numTasks - info.numCompletedTasks
-        tell(sum(done.values()), f"tasks; {left} to go, {running} running" if left else "tasks")
+        done, known = count(stages, active)
+        note = f"tasks, {running} running" if running else "tasks"
+        tell(done, f"{note}; {watch.note}" if watch.note else note, known)
+
+
+def count(stages: Mapping[int, tuple[int, int]], active: Collection[int]) -> tuple[int, int]:
+    """Tasks that are done, and all that are known. A stage that is not active any more is done, whatever was
+    seen of it last."""
+    done = sum(completed if stage in active else tasks for stage, (completed, tasks) in stages.items())
+    return done, sum(tasks for _, tasks in stages.values())

@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 
 import totempole
 from totempole.errors import ConfigurationError
-from totempole.spark.java import java_home
+from totempole.spark.java import java_home, quiet_home
 
 EMBEDDED = "local[*]"
 PARTITIONS_PER_CORE = 2
@@ -108,7 +108,7 @@ def _check_same(active: SparkSession, master: str | None) -> None:
 
 def _prepare(master: str) -> None:
     """Before the Java process starts: afterwards it would be too late."""
-    os.environ["JAVA_HOME"] = str(java_home())
+    os.environ["JAVA_HOME"] = str(quiet_home(java_home()))
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     if _is_near(master):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -123,6 +123,7 @@ def _settings_of(master: str) -> dict[str, str]:
     if master.startswith("local"):
         cores = _local_cores(master)
         found["spark.sql.shuffle.partitions"] = str(PARTITIONS_PER_CORE * cores)
+        found["spark.python.daemon.module"] = "totempole.spark.quiet_daemon"  # a cluster's hosts lack it
     else:
         found["spark.checkpoint.dir"] = os.environ.get("TOTEM_SPARK_SCRATCH", tempfile.gettempdir())
     if _is_near(master):

@@ -52,7 +52,8 @@ class Silver:
     @cached_property
     def spans(self) -> DataFrame:
         """run, node, incarnation; rows: how many, faults included; events: how many, without them; first,
-        last, at_us: the steps of the first and the last event, and its time; grouped: some are of groups."""
+        last, at_us: the steps of the first and the last event, and its time; grouped: some are of groups;
+        logged: some are of the durable order."""
         own = F.col("kind") != "fault"
         step = F.when(own, F.col("step"))
         return self.bronze.groupBy("run", "node", "incarnation").agg(
@@ -62,6 +63,7 @@ class Silver:
             F.max(step).alias("last"),
             F.max_by("at_us", step).alias("at_us"),
             F.bool_or(F.col("kind") == "process").alias("grouped"),
+            F.bool_or(F.col("layer") == "corel").alias("logged"),
         )
 
     @cached_property

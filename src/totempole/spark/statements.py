@@ -1,7 +1,8 @@
 """All properties stated over tables, for all runs at once: the judge of large traces.
 
 Properties that look at few rows, such as those of membership, are stated for all runs. Those of messages are
-stated for the runs that `suspicion` could not clear; those of groups for the runs that have groups.
+stated for the runs that `suspicion` could not clear; those of groups for the runs that have groups. Of runs
+that have a log, the checkers judge its properties in parts: these are stated once.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pyspark.sql import DataFrame
 from totempole.checkers.properties import PROPERTIES
 from totempole.spark import findings, suspicion
 from totempole.spark.group_silver import GroupSilver
+from totempole.spark.in_parts import LOG_JOBS, findings_in_parts
 from totempole.spark.properties.group import GROUP
 from totempole.spark.properties.networks import NETWORKS
 from totempole.spark.properties.ring import RING
@@ -49,7 +51,12 @@ def findings_of_statements(silver: Silver, tell: Tell = lambda done, note: None)
         settle(groups.silver, _FEW)
         settle(groups, _GROUPS)
         work += [(name, statement, groups) for name, statement in GROUP.items()]
-    return reduce(DataFrame.unionByName, _state(work, tell))
+    found = _state(work, tell)
+    logged = settled(silver.spans.where("logged").select("run").distinct())
+    if not logged.isEmpty():
+        few = silver.only(logged)
+        found.append(settled(findings_in_parts(few.bronze, few.terms, jobs=LOG_JOBS)))
+    return reduce(DataFrame.unionByName, found)
 
 
 _FEW = (

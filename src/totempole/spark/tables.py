@@ -4,8 +4,11 @@
     DIR/silver/messages/run=…         one row for each message: originated, received and delivered, by whom
     DIR/silver/configurations/run=…   one row for each configuration that a node installed
     DIR/silver/token_visits/run=…     one row for each visit of the token (traces of level `protocol`)
+    DIR/silver/log_records/run=…      one row for each record of the durable order and node
     DIR/gold/verdicts/run=…           run, property, outcome, count
     DIR/gold/findings/run=…           violations with nodes, messages and steps; why something is undecided
+    DIR/gold/log_verdicts/run=…       the same of logs on disk, as of the last time that these were given
+    DIR/gold/log_findings/run=…
     DIR/gold/FIGURES/run=…            what a report draws: see `report.tables`
     DIR/sources.parquet               the trace files that they were made of, with size and time
 
@@ -33,6 +36,8 @@ from totempole.spark.bronze import read_events
 from totempole.spark.findings import SCHEMA as FINDINGS
 from totempole.spark.findings import VERDICTS
 from totempole.spark.lifecycles import configurations, messages, token_visits
+from totempole.spark.log_records import SCHEMA as LOG_RECORDS
+from totempole.spark.log_records import log_records
 from totempole.spark.report import tables as figures
 from totempole.spark.run_files import runs_of
 from totempole.spark.schema import EVENTS
@@ -40,17 +45,22 @@ from totempole.spark.silver import Silver
 from totempole.spark.statements import Tell
 from totempole.spark.terms import terms_of, terms_table
 from totempole.spark.verify import verify
+from totempole.spark.verify_logs import LogVerification
 
 SILVER: dict[str, Callable[[Silver], DataFrame]] = {
     "messages": messages,
     "configurations": configurations,
     "token_visits": token_visits,
+    "log_records": lambda silver: log_records(silver.bronze),
 }
 
 _SCHEMAS: dict[str, StructType | str] = {
     "bronze/events": EVENTS,
+    "silver/log_records": LOG_RECORDS,
     "gold/verdicts": VERDICTS,
     "gold/findings": FINDINGS,
+    "gold/log_verdicts": VERDICTS,
+    "gold/log_findings": FINDINGS,
 }
 
 Stamp = tuple[int, int]
@@ -120,9 +130,18 @@ class Tables:
 
         figures.figures(events, *figures.summaries(events, keep), keep)
 
-    def _remove(self, runs: set[str]) -> None:
+    def keep_logs(self, judged: LogVerification) -> None:
+        """What logs on disk have, and what was found of them. A log grows: it is kept anew each time."""
+        for name in ("silver/log_records", "gold/log_verdicts", "gold/log_findings"):
+            self._remove({judged.run}, name)
+        events = self.read("bronze/events").where(F.col("run") == judged.run)
+        self._write("silver/log_records", log_records(events, judged.logs))
+        self._write("gold/log_verdicts", judged.verdicts)
+        self._write("gold/log_findings", judged.findings)
+
+    def _remove(self, runs: set[str], table: str = "*/*") -> None:
         """A run that has no findings any more would otherwise keep the old ones."""
-        for place in self.directory.glob("*/*/run=*"):
+        for place in self.directory.glob(f"{table}/run=*"):
             if unquote(place.name.removeprefix("run=")) in runs:
                 shutil.rmtree(place)
 

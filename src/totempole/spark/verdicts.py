@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,9 @@ from totempole.checkers.terms_file import read_terms
 from totempole.checkers.verdict import LISTED_MAX, Outcome
 from totempole.errors import TraceError
 from totempole.spark.bronze import damage, find_files, read_events
+from totempole.spark.log_files import LogFiles, find_logs
 from totempole.spark.oracle import judge_files as judge_groups
 from totempole.spark.oracle import judge_runs
-from totempole.spark.progress import watching
 from totempole.spark.run_files import group_by_run
 from totempole.spark.settling import settled
 from totempole.spark.silver import Silver
@@ -27,6 +27,8 @@ from totempole.spark.statements import Tell
 from totempole.spark.tables import Tables
 from totempole.spark.terms import terms_of, terms_table
 from totempole.spark.verify import CHECKED_MAX, Judge, Verification, absentees, by_checkers, outcomes, verify
+from totempole.spark.verify_logs import NAMES as STORED_NAMES
+from totempole.spark.verify_logs import LogVerification, run_of_logs, verify_logs
 
 LISTED = 1_000
 """Findings that are brought to the driver. The tables have all of them."""
@@ -44,8 +46,12 @@ class Judged:
     """Runs and nodes: members of configurations that left no trace."""
     grouped: int = 0
     """How many runs have process groups."""
+    logged: int = 0
+    """How many have a log."""
     disagreements: list[str] = field(default_factory=list)
     """Where the checkers say otherwise."""
+    logs: Sequence[LogFiles] = ()
+    """The logs on disk that were judged, too."""
 
     @property
     def holds(self) -> bool:
@@ -62,29 +68,48 @@ def judge_files(
     by: Judge | None = None,
     oracle: bool = False,
     tables: Path | None = None,
+    logs: Sequence[Path] = (),
     tell: Tell = lambda done, note: None,
 ) -> Judged:
-    """`otherwise`: what holds of runs of which no file tells the terms. `oracle`: by both judges."""
+    """`otherwise`: what holds of runs of which no file tells the terms. `oracle`: by both judges. `logs`: the
+    directories of logs on disk, which are judged, too."""
     files = find_files(paths)
+    there = find_logs(logs)
     try:
         known = {run: terms for path in paths if path.is_dir() for run, terms in read_terms(path).items()}
+        stored = None
+        if there:
+            events = _chosen(read_events(spark, files), runs)
+            run = run_of_logs(events)
+            stored = verify_logs(events, run, known.get(run, otherwise), there)
         if tables is not None:
             kept = Tables(spark, tables)
             kept.update(files, known, otherwise, tell)
-            return _from_tables(kept, runs)
+            if stored is not None:
+                kept.keep_logs(stored)
+            return _with_logs(_from_tables(kept, runs), stored)
         if not (runs or oracle) and by in (None, Judge.CHECKERS):
             groups = group_by_run(files)
             if by is Judge.CHECKERS or max(group.rows for group in groups) <= CHECKED_MAX:
-                with watching(spark, lambda done, note: tell(0, note)):
-                    return _judged(by_checkers(judge_groups(spark, groups, known, otherwise)))
+                judged = _judged(by_checkers(judge_groups(spark, groups, known, otherwise)))
+                return _with_logs(judged, stored)
         events = _chosen(read_events(spark, files), runs)
         terms = settled(terms_of(events, terms_table(spark, known), otherwise))
-        return judge(events, terms, by=by, oracle=oracle, tell=tell)
+        return _with_logs(judge(events, terms, by=by, oracle=oracle, tell=tell), stored)
     except (PySparkException, Py4JJavaError) as error:
         found = damage(error)
         if found is None:
             raise
         raise found from None
+
+
+def _with_logs(judged: Judged, stored: LogVerification | None) -> Judged:
+    """The same, and what was found of logs on disk."""
+    if stored is None:
+        return judged
+    counts = outcomes(stored.verdicts, STORED_NAMES)
+    listed = sorted([*judged.listed, *_first(stored.findings)], key=lambda row: not row["violated"])
+    return replace(judged, outcomes={**judged.outcomes, **counts}, listed=listed[:LISTED], logs=stored.logs)
 
 
 def _from_tables(tables: Tables, runs: Sequence[str] | None) -> Judged:
@@ -99,6 +124,7 @@ def _from_tables(tables: Tables, runs: Sequence[str] | None) -> Judged:
         listed=_first(rows),
         absent=absentees(Silver(events, verdicts)),
         grouped=events.where("kind = 'process'").select("run").distinct().count(),
+        logged=events.where("layer = 'corel'").select("run").distinct().count(),
     )
 
 
@@ -125,6 +151,7 @@ def _judged(found: Verification, disagreements: Sequence[str] = ()) -> Judged:
         listed=_first(found.findings),
         absent=found.absent,
         grouped=found.grouped,
+        logged=found.logged,
         disagreements=list(disagreements),
     )
 

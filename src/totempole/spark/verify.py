@@ -8,7 +8,7 @@ means; but planning them alone takes Spark ten seconds and more.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -51,6 +51,8 @@ class Verification:
     """Violations, and why something is undecided; of each run and property the first few."""
     grouped: int
     """How many runs have process groups: of the others, what is said of groups holds of nothing."""
+    logged: int
+    """How many have a log: of the others, what is said of it holds of nothing."""
 
 
 def verify(
@@ -77,6 +79,7 @@ def verify(
         findings.verdicts(silver.terms, NAMES, found),
         findings.listed(found),
         silver.spans.where("grouped").select("run").distinct().count(),
+        silver.spans.where("logged").select("run").distinct().count(),
     )
 
 
@@ -91,7 +94,8 @@ def _found(judge: Judge, silver: Silver, tell: Tell) -> DataFrame:
 def by_checkers(judged: DataFrame) -> Verification:
     """`judged`: what `oracle` found."""
     judged = settled(judged)
-    runs, rows, grouped = judged.agg(F.count("*"), F.sum("rows"), F.count_if("grouped")).collect()[0]
+    counts = (F.count("*"), F.sum("rows"), F.count_if("grouped"), F.count_if("logged"))
+    runs, rows, grouped, logged = judged.agg(*counts).collect()[0]
     for row in judged.where("trouble is not null").orderBy("run").limit(1).collect():
         raise TraceError(row["trouble"])
     missing = judged.select("run", F.explode("absent").alias("node")).orderBy("run", "node").limit(LISTED_MAX)
@@ -103,6 +107,7 @@ def by_checkers(judged: DataFrame) -> Verification:
         oracle.verdicts_in(judged, NAMES),
         oracle.findings_in(judged),
         grouped,
+        logged,
     )
 
 
@@ -138,10 +143,10 @@ def sentences(found: Verification) -> DataFrame:
     return found.verdicts.join(first.select("run", "property", "text"), ["run", "property"], "left")
 
 
-def outcomes(verdicts: DataFrame) -> Mapping[str, Mapping[str, int]]:
+def outcomes(verdicts: DataFrame, names: Iterable[str] = NAMES) -> Mapping[str, Mapping[str, int]]:
     """For each property how many runs have which outcome."""
     counted = verdicts.groupBy("property", "outcome").count().collect()
-    found: dict[str, dict[str, int]] = {name: {} for name in NAMES}
+    found: dict[str, dict[str, int]] = {name: {} for name in names}
     for row in counted:
         found[row["property"]][row["outcome"]] = row["count"]
     return found

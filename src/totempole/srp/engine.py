@@ -20,7 +20,7 @@ from totempole.srp.alarms import FormerLife, Impostor
 from totempole.srp.commands import Rekey
 from totempole.srp.config import RingConfig
 from totempole.srp.layout import GROUPS_MAX
-from totempole.srp.machine import Machine
+from totempole.srp.machine import NOTICES, Machine
 from totempole.srp.ordering import Ordering
 from totempole.srp.output import Output
 from totempole.srp.packets import Join, Leave, NullMessage, Packet, RegularMessage, RegularToken, Wake
@@ -87,7 +87,7 @@ class SingleRing(BaseLayer):
     @property
     def token_first(self) -> bool:
         """Whether a token that waits beside data should be taken first (the accelerated ring)."""
-        return self.machine.installed.token_first
+        return self.machine.processor.installed.token_first
 
     @property
     def queued(self) -> int:
@@ -229,7 +229,7 @@ class SingleRing(BaseLayer):
         elif type(packet) is Join and self._is_of_a_former_life(packet):
             return
         else:
-            near = False
+            near = type(packet) in NOTICES  # nobody takes over what is in these
         if near or not self._is_out_of_reach(packet, len(data)):
             machine.receive(packet, data)
 

@@ -115,9 +115,9 @@ class Gather(Phase):
         Its ring's number is then above all those that the consensus was reached with.
         """
         gathering = self.processor.peers.gathering
-        known = max(self.processor.ring_id.seq, gathering.highest_ring_seq())
-        awaited = self._consensus is not None and join.sender in gathering.candidates
-        return awaited and join.ring_seq > known
+        if self._consensus is None or join.sender not in gathering.candidates:
+            return False
+        return join.ring_seq > max(self.processor.ring_id.seq, gathering.highest_ring_seq())
 
     def on_consensus_timeout(self) -> None:
         """Regard the silent as failed, gather anew."""

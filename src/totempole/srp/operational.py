@@ -17,6 +17,9 @@ from totempole.srp.ring import Held
 from totempole.srp.states import State, Timer
 from totempole.srp.token_holder import TokenHolder
 
+_new = tuple.__new__
+"""Makes a named tuple at a third of the cost of calling its class."""
+
 
 class Operational(Phase):
     """The installed ring's token is here, or on its way."""
@@ -128,7 +131,8 @@ class Operational(Phase):
     def on_message(self, message: RegularMessage, data: bytes) -> None:
         """Take in and deliver."""
         ring = self.ring
-        if not self._ordering.accept(ring, Held(message, data)):
+        held: Held = _new(Held, (message, data))
+        if not self._ordering.accept(ring, held):
             return
         self.holder.note_alive(message)
         self.processor.note_ring_heard_of(message.src_ring_id)

@@ -122,12 +122,11 @@ class Ordering:
         else:
             self.queue.append(submission)
         if self._output.traces("submit"):
-            message = str(MessageId(self.me, self._incarnation, self._number))
             self._output.trace(
                 "submit",
-                message=message,
+                message=MessageId(self.me, self._incarnation, self._number),
                 origin=self.me,
-                service=service.name.lower(),
+                service=service,
                 bytes=len(payload),
                 digest=crc32(payload) if self._output.traces_receive else 0,
             )
@@ -309,10 +308,10 @@ class Ordering:
         if self._output.traces("originate"):
             self._output.trace(
                 "originate",
-                message=str(message.message_id),
+                message=message.message_id,
                 origin=message.src_sender,
-                service=message.service.name.lower(),
-                ring=str(message.ring_id),
+                service=message.service,
+                ring=message.ring_id,
                 seq=message.seq,
                 timestamp=message.timestamp,
                 bytes=len(message.contents),
@@ -340,9 +339,9 @@ class Ordering:
         if self._output.traces_receive and not message.recovered:
             self._output.trace(
                 "receive",
-                message=str(message.message_id),
+                message=message.message_id,
                 origin=message.src_sender,
-                ring=str(message.ring_id),
+                ring=message.ring_id,
                 seq=message.seq,
                 digest=crc32(message.contents),
             )

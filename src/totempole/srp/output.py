@@ -28,6 +28,7 @@ from totempole.types import (
     ByteRange,
     Configuration,
     ConfigurationKind,
+    MessageId,
     OrderKey,
     ProcessorId,
     RingId,
@@ -161,11 +162,12 @@ class Output:
 
     def deliver(self, message: RegularMessage) -> None:
         self.delivered += 1
+        origin = message.src_sender
         packet: Deliver = _new(
             Deliver,
             (
-                message.message_id,
-                message.src_sender,
+                _new(MessageId, (origin, message.incarnation, message.number)),
+                origin,
                 message.contents,
                 message.service,
                 _new(OrderKey, (message.ring_id, message.seq, NO_RING)),

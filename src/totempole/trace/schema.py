@@ -15,11 +15,12 @@ from itertools import chain
 from typing import Any, NamedTuple, get_type_hints
 
 from totempole.trace.kinds import Kind, Level
-from totempole.trace.layers import groups, networks, node, srp
+from totempole.trace.layers import corel, groups, networks, node, objects, srp
+from totempole.trace.layers.corel import CorelColumns
 from totempole.trace.layers.groups import GroupColumns
 from totempole.trace.layers.srp import SrpColumns
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 
 class Row(NamedTuple):
@@ -64,9 +65,10 @@ class Row(NamedTuple):
     """For eyes only."""
     srp: SrpColumns = SrpColumns()
     groups: GroupColumns = GroupColumns()
+    corel: CorelColumns = CorelColumns()
 
 
-LAYERS = (node.KINDS, srp.KINDS, networks.KINDS, groups.KINDS)
+LAYERS = (node.KINDS, srp.KINDS, networks.KINDS, groups.KINDS, corel.KINDS, objects.KINDS)
 
 KINDS: dict[str, Kind] = {kind.name: kind for layer in LAYERS for kind in layer}
 assert len(KINDS) == sum(map(len, LAYERS)), "two layers declare one kind"

@@ -13,4 +13,6 @@ def told(row: Row) -> str:
     """What a state, branch, drop, fault or end says."""
     if row.kind == "state":
         return transition(row.old_state, row.new_state, row.reason)
+    if row.kind == "phase":
+        return f"log {row.new_state}"
     return f"{row.reason} {row.detail}".strip()

@@ -205,7 +205,7 @@ class Processor:
     def _remember(self, told: Told) -> None:
         if isinstance(told, Trace):
             if told.kind == "receive":
-                self.received |= {told.columns["message"]}
+                self.received |= {str(told.columns["message"])}
             elif told.kind in MILESTONES:
                 self._stamp(repr(sorted(told.columns.items())))
         elif isinstance(told, Deliver | InstallConfiguration | Life):

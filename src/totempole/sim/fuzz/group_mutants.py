@@ -240,7 +240,7 @@ GROUP_MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "a joiner that has its state waits on",
         "Membership.state",
-        "self._put(group, joiner, Entry(entry.donor))",
+        "self._put(group, joiner, Entry(entry.donor, info=entry.info))",
         "pass",
     ),
     _mutant(

@@ -64,7 +64,7 @@ def group_plan(seed: int, profile: Profile = ALL) -> Scenario:
     return GroupPlanner(seed, profile).scenario()
 
 
-def _undamaged(action: Action) -> Action:
+def undamaged(action: Action) -> Action:
     """Without a seal nobody can tell damaged contents from true ones; only these runs look at contents."""
     if isinstance(action, SetCondition):
         return replace(action, condition=replace(action.condition, corrupt=0.0))
@@ -96,7 +96,7 @@ class GroupPlanner(Planner):
         scenario = super().scenario()
         steps = scenario.steps
         if not scenario.sealed:
-            steps = tuple(replace(step, action=_undamaged(step.action)) for step in steps)
+            steps = tuple(replace(step, action=undamaged(step.action)) for step in steps)
         return replace(scenario, groups=self._group_config(), steps=steps)
 
     def _settings(self) -> tuple[Setting, ...]:

@@ -23,8 +23,10 @@ from typing import Any
 from totempole.groups.config import GroupConfig
 from totempole.sim.fuzz.group_plan import group_plan
 from totempole.sim.fuzz.network_plan import Ways, network_plan
+from totempole.sim.fuzz.object_plan import object_plan
 from totempole.sim.fuzz.plan import plan
 from totempole.sim.fuzz.trial import Verdict, try_scenario
+from totempole.sim.objects.programs import ObjectParts
 from totempole.sim.script import Scenario
 from totempole.sim.stacks import SIM_PARTS, RealStack
 
@@ -36,6 +38,15 @@ SHARED = tuple(
     )
 )
 """What a broken layer says must be of the types that the simulator knows."""
+
+SHARED_BY_PROGRAMS = tuple(
+    f"totempole.{name}"
+    for name in (
+        *("corel.commands", "corel.events", "corel.frames", "corel.quorum", "corel.run", "corel.zones"),
+        *("objects.codec", "objects.commands", "objects.ordered", "objects.records"),
+    )
+)
+"""And of those that programs with replicated objects know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,18 +187,33 @@ def mutated_stack(mutant: Mutant) -> RealStack:
         layer = _mutated(mutant, "layer")
         broken = replace(SIM_PARTS, replicator=layer.Replicator, accounts=layer.Accounts)
         return RealStack(parts=broken)
+    if mutant.package == "corel":
+        replica = _mutated(mutant, "layer", SHARED_BY_PROGRAMS).Replica
+        return RealStack(GroupConfig(), parts=replace(SIM_PARTS, replica=replica))
+    if mutant.package == "objects":
+        return RealStack(GroupConfig())
     engine = _mutated(mutant, "engine").SingleRing
     return RealStack(parts=replace(SIM_PARTS, engines={"totem": engine}))
 
 
-def _mutated(mutant: Mutant, module: str) -> Any:
-    """The module of the mutant's package, with the whole package loaded afresh around it."""
+def mutated_objects(mutant: Mutant) -> ObjectParts | None:
+    """What programs with a replicated object are made of, if that is what is broken."""
+    if mutant.package != "objects":
+        return None
+    host = _mutated(mutant, "host", SHARED_BY_PROGRAMS)
+    machine = host.ObjectMachine
+    return ObjectParts(machine, host.ObjectHost, machine.snapshot.__globals__["Snapshot"])
+
+
+def _mutated(mutant: Mutant, module: str, shared: tuple[str, ...] = ()) -> Any:
+    """The module of the mutant's package, with the whole package loaded afresh around it, but for what is
+    shared."""
     root = f"totempole.{mutant.package}"
     package = importlib.import_module(root)
     true_modules = {name: module for name, module in sys.modules.items() if _within(name, root)}
     finder = _MutatingLoader(mutant, package.__path__[0])
     for name in true_modules:
-        if name not in SHARED:
+        if name not in SHARED and name not in shared:
             del sys.modules[name]
     sys.meta_path.insert(0, finder)
     try:
@@ -207,10 +233,10 @@ def _within(name: str, package: str) -> bool:
 
 def hunt(mutant: Mutant, seeds: Sequence[int]) -> tuple[int, Verdict] | None:
     """The first of the seeds that gives the mutant away."""
-    stack = mutated_stack(mutant)
+    stack, object_parts = mutated_stack(mutant), mutated_objects(mutant)
     for seed in seeds:
         for scenario in scenarios_for(mutant, seed):
-            verdict, _ = try_scenario(scenario, stack)
+            verdict, _ = try_scenario(scenario, stack, object_parts)
             if verdict.violated:
                 return seed, verdict
     return None
@@ -218,7 +244,9 @@ def hunt(mutant: Mutant, seeds: Sequence[int]) -> tuple[int, Verdict] | None:
 
 def scenarios_for(mutant: Mutant, seed: int) -> Iterator[Scenario]:
     """Those of a seed that are to give the mutant away."""
-    if mutant.package in ("rrp", "networks"):
+    if mutant.package in ("corel", "objects"):
+        yield object_plan(seed)
+    elif mutant.package in ("rrp", "networks"):
         yield network_plan(Ways(only_networks=True), seed)
         yield network_plan(Ways(), seed)
     else:

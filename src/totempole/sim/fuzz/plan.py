@@ -8,11 +8,12 @@ the run is longer, and what is promised is less (sim/settling.py).
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 
 from totempole.sim.conditions import Buffers, Condition, Costs, DiskSpeed, Lan
 from totempole.sim.fuzz import circumstances, injectors
-from totempole.sim.fuzz.circumstances import CROWD, CROWDS, FULL, IDLE, SEVERED, SLOW_LAN
+from totempole.sim.fuzz.circumstances import CROWD, CROWDS, FULL, IDLE, PLAIN, SEVERED, SLOW_LAN
 from totempole.sim.fuzz.profiles import ALL, Profile
 from totempole.sim.script import (
     Action,
@@ -76,11 +77,17 @@ class Planner:
     PURPOSE = "fuzz"
     """Names the generators that a seed starts."""
     NAME = "seed"
+    SHAPES_LEFT_OUT: frozenset[str] = frozenset()
+    """Circumstances that have nothing to do with what is searched, and cost much time."""
+    PROCESSORS_MIN = PROCESSORS_MAX = 0
+    """0: as many as there may be."""
 
     def __init__(self, seed: int, profile: Profile = ALL) -> None:
         self._seed = seed
         self._profile = profile
         self.around = circumstances.draw(Random(f"{self.PURPOSE}/{seed}/circumstances"), profile)
+        if self.around.shape in self.SHAPES_LEFT_OUT:
+            self.around = replace(self.around, shape=PLAIN)
         self._extra = Random(f"{self.PURPOSE}/{seed}/extra")
         """For what the circumstances need."""
         self.random = random = Random(f"{self.PURPOSE}/{seed}")
@@ -94,6 +101,7 @@ class Planner:
         elif self.around.shape == IDLE:
             # A token that goes round for minutes costs time, and more with more members.
             count = min(3, max(2, count))
+        count = max(self.PROCESSORS_MIN, min(count, self.PROCESSORS_MAX or count))
         self.everyone: tuple[ProcessorId, ...] = tuple(range(1, count + 1))
         self._delay_us = random.choice(((100, 300), (200, 600), (300, 900), (300, 1_500)))
         self._token_loss_us = random.choice((60, 100, 150)) * MS

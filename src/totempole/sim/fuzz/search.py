@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
-import multiprocessing
 import os
-import signal
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -17,6 +15,7 @@ from totempole.errors import TotemError
 from totempole.sim.fuzz.group_plan import group_plan
 from totempole.sim.fuzz.kinds import kind_named
 from totempole.sim.fuzz.plan import plan
+from totempole.sim.fuzz.pools import open_pool
 from totempole.sim.fuzz.profiles import ALL, PROFILES
 from totempole.sim.fuzz.trial import Verdict, try_scenario
 from totempole.sim.script import Scenario
@@ -170,7 +169,5 @@ def _verdicts(seeds: Iterable[int], jobs: int, tally: Tally) -> Iterator[tuple[i
     if jobs <= 1:
         yield from map(trial, seeds)
         return
-    # Ctrl-C is for the one who shows the progress; workers end with the pool.
-    ignore = (signal.SIGINT, signal.SIG_IGN)
-    with multiprocessing.get_context("spawn").Pool(jobs, signal.signal, ignore) as pool:
+    with open_pool(jobs) as pool:
         yield from pool.imap(trial, seeds, CHUNK)

@@ -11,8 +11,6 @@ One seed gives one search, however many processes run it: scenarios are bred a b
 
 from __future__ import annotations
 
-import multiprocessing
-import signal
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -23,6 +21,7 @@ from typing import NamedTuple
 from totempole.errors import ScenarioError
 from totempole.sim.fuzz.breeding import bred
 from totempole.sim.fuzz.plan import plan
+from totempole.sim.fuzz.pools import open_pool
 from totempole.sim.fuzz.trial import Verdict, try_scenario
 from totempole.sim.script import Scenario
 from totempole.sim.script_runner import Outcome, build
@@ -126,9 +125,7 @@ def runner(jobs: int) -> Iterator[Run]:
     if jobs <= 1:
         yield lambda scenarios: map(try_reaching, scenarios)
         return
-    # Ctrl-C is for the one who shows the progress; workers end with the pool.
-    ignore = (signal.SIGINT, signal.SIG_IGN)
-    with multiprocessing.get_context("spawn").Pool(jobs, signal.signal, ignore) as pool:
+    with open_pool(jobs) as pool:
         yield lambda scenarios: pool.imap(try_reaching, scenarios)
 
 

@@ -8,7 +8,10 @@ from dataclasses import dataclass, field
 from totempole.sim.contract import SimulationError, StackFactory
 from totempole.sim.fuzz.coverage import coverage_of
 from totempole.sim.fuzz.group_coverage import group_coverage_of
+from totempole.sim.fuzz.log_coverage import log_coverage_of
 from totempole.sim.fuzz.network_coverage import network_coverage_of
+from totempole.sim.fuzz.object_coverage import object_coverage_of
+from totempole.sim.objects.programs import ObjectParts
 from totempole.sim.script import Scenario
 from totempole.sim.script_runner import Outcome, run
 
@@ -29,11 +32,14 @@ class Verdict:
     coverage: Counter[str] = field(default_factory=Counter)
 
 
-def try_scenario(scenario: Scenario, stack: StackFactory | None = None) -> tuple[Verdict, Outcome | None]:
+def try_scenario(
+    scenario: Scenario, stack: StackFactory | None = None, object_parts: ObjectParts | None = None
+) -> tuple[Verdict, Outcome | None]:
     """Runs the real stack. The outcome is missing when the protocol itself failed."""
     try:
         # What is sent again is not written below the level `protocol`.
-        outcome = run(scenario, level="protocol" if scenario.networks else "checked", stack=stack)
+        level = "protocol" if scenario.networks else "checked"
+        outcome = run(scenario, level=level, stack=stack, object_parts=object_parts)
     except SimulationError as error:
         return Verdict(scenario.name, (RAISED,), str(error)), None
     violated = tuple(
@@ -42,6 +48,10 @@ def try_scenario(scenario: Scenario, stack: StackFactory | None = None) -> tuple
     coverage = coverage_of(outcome)
     if outcome.programs is not None:
         coverage.update(group_coverage_of(outcome))
+    if scenario.log is not None:
+        coverage.update(log_coverage_of(outcome))
+    if outcome.objects is not None:
+        coverage.update(object_coverage_of(outcome))
     if scenario.networks:
         coverage.update(network_coverage_of(outcome))
     verdict = Verdict(

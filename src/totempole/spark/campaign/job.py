@@ -55,7 +55,7 @@ def search_cases(
         return tasks.mapInArrow(_runner(wave, trial, limit_s, apart), RUNS_SQL).toArrow().cast(RUNS)
 
     sender = Sender(send)
-    with watching(spark, lambda tasks, _note: tell(sender.done_after(tasks))):
+    with watching(spark, lambda tasks, _note, _known: tell(sender.done_after(tasks))):
         try:
             for runs in sender.runs(waves(cases, lambda: cores_of(spark))):
                 keep(runs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,14 +13,17 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from totempole.checkers.properties import PROPERTIES
 from totempole.errors import TraceError
 from totempole.spark.bronze import damage
 from totempole.spark.report import tables
 from totempole.spark.report.figures import Record, natural
-from totempole.spark.report.overview import Verdict
+from totempole.spark.report.overview import NOTHING_TO_JUDGE, Verdict
 from totempole.spark.report.page import render
 from totempole.spark.report.store import Store
 from totempole.spark.verify import NAMES, sentences, verify
+
+LAYERS = {item.name: item.layer for item in PROPERTIES}
 
 PAGE = "index.html"
 TABLES = "tables"
@@ -86,7 +89,23 @@ def _verdicts(store: Store, events: DataFrame, terms: DataFrame) -> list[Verdict
     store.keep("verdicts", sentences(verify(events, known)))
     place = {name: number for number, name in enumerate(NAMES)}
     rows = sorted(store.rows("verdicts"), key=lambda row: (natural(row["run"]), place[row["property"]]))
-    return [(row["run"], row["property"], row["outcome"], _sentence(row)) for row in rows]
+    there = _layers(events)
+    return [(row["run"], row["property"], _outcome(row, there), _sentence(row)) for row in rows]
+
+
+def _layers(events: DataFrame) -> dict[str, set[str]]:
+    """For each layer that a run may do without, the runs that have it."""
+    found = events.groupBy("run").agg(
+        F.max(F.col("kind") == "process").alias("groups"), F.max(F.col("layer") == "corel").alias("corel")
+    )
+    rows = found.collect()
+    return {layer: {row["run"] for row in rows if row[layer]} for layer in ("groups", "corel")}
+
+
+def _outcome(row: Record, there: Mapping[str, set[str]]) -> str:
+    layer = LAYERS[row["property"]]
+    absent = layer in there and row["run"] not in there[layer]
+    return NOTHING_TO_JUDGE if absent and row["outcome"] == "holds" else str(row["outcome"])
 
 
 def _sentence(row: Record) -> str:

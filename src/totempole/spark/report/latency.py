@@ -1,4 +1,5 @@
-"""From the application's submission of a message to its delivery, on the ring and in process groups.
+"""From the application's submission of a message to its delivery, on the ring and in process groups; in the
+durable log, from the append of a run of records to its place in the order (green).
 
 `own` is the delivery at the originator, which one clock measures. `all` is the delivery at every processor:
 true where they share a clock (the simulator, nodes of one host), else off by the clocks' difference.
@@ -10,6 +11,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from totempole.spark.report.bins import binned
+from totempole.trace.layers.corel import GREEN
 
 PERCENTILES = (50.0, 60.0, 70.0, 75.0, 80.0, 85.0, 90.0, 95.0, 97.0, 98.0, 99.0, 99.5, 99.9)
 ACCURACY = 20_000
@@ -17,7 +19,7 @@ ACCURACY = 20_000
 
 
 def latencies(events: DataFrame) -> DataFrame:
-    return ring_latencies(events).unionByName(group_latencies(events))
+    return ring_latencies(events).unionByName(group_latencies(events)).unionByName(log_latencies(events))
 
 
 def ring_latencies(events: DataFrame) -> DataFrame:
@@ -54,6 +56,19 @@ def group_latencies(events: DataFrame) -> DataFrame:
         found.where(F.col("send.until") > F.col("number"))
         .withColumn("sent_us", F.col("send.at_us"))
         .select(*_latency("group"))
+    )
+
+
+def log_latencies(events: DataFrame) -> DataFrame:
+    """A row for each run of records and replica at which it became green, if its acceptance is in the trace.
+    A replica that has lost its green line in a crash says it again: its first word counts."""
+    accepted = (
+        events.where(F.col("kind") == "accept").groupBy("run", "message").agg(F.min("at_us").alias("sent_us"))
+    )
+    green = events.where((F.col("kind") == "colour") & (F.col("new_state") == GREEN))
+    first = green.groupBy("run", "node", "message", "origin").agg(F.min("at_us").alias("at_us"))
+    return (
+        first.withColumn("service", F.lit(GREEN)).join(accepted, ["run", "message"]).select(*_latency("log"))
     )
 
 

@@ -42,9 +42,9 @@ figure svg text { fill: currentColor; font-family: system-ui, sans-serif !import
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; margin: .4rem 0; }
 caption { text-align: left; padding-bottom: .2rem; }
-th, td { padding: .25rem .9rem .25rem 0; text-align: left; border-bottom: 1px solid var(--line);
+th, td { padding: .25rem .6rem .25rem 0; text-align: left; border-bottom: 1px solid var(--line);
          vertical-align: top; white-space: nowrap; }
-th { font-weight: 600; color: var(--soft); }
+th { font-weight: 600; color: var(--soft); white-space: normal; vertical-align: bottom; }
 td.wrap { white-space: normal; min-width: 16rem; overflow-wrap: anywhere; }
 .number { text-align: right; }
 .holds { color: var(--good); }

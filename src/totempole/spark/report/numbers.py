@@ -19,6 +19,7 @@ NODE_COLUMNS = (
     *("node", "lives", "submitted", "delivered", "bytes", "delivered/s", "installed", "crashes"),
     *("re-formed", "median", "longest", "rotation p50", "p99", "resent", "dropped"),
 )
+LAYERS = {"ring": "ring packets", "group": "group batches", "log": "runs of the log"}
 SCOPES = {"own": "at the originator", "all": "at every node"}
 
 
@@ -35,10 +36,9 @@ def latency_table(figures: RunFigures) -> str:
 
 def _latency_line(rows: Sequence[Record]) -> list[str]:
     first = rows[0]
-    layer = "ring packets" if first["layer"] == "ring" else "group batches"
     found = {row["percentile"]: row["latency_us"] for row in rows}
     return [
-        layer,
+        LAYERS[first["layer"]],
         escape(first["service"]),
         SCOPES[first["scope"]],
         f"{first['deliveries']:,}",

@@ -16,8 +16,10 @@ COLUMNS = (
     *("run", "level", "processors", "lives", "time", "submitted", "delivered", "delivered/s"),
     *("latency p50", "p99", "rings", "crashes", "faults"),
 )
-OUTCOMES = ("holds", "violated", "undecided")
-WORST_FIRST = ("violated", "undecided", "holds")
+NOTHING_TO_JUDGE = "nothing to judge"
+"""The outcome of a property of groups, or of the log, in a run that has none."""
+OUTCOMES = ("holds", "violated", "undecided", NOTHING_TO_JUDGE)
+WORST_FIRST = ("violated", "undecided", "holds", NOTHING_TO_JUDGE)
 
 Verdict = tuple[str, str, str, str]
 """A run, a property, its outcome (one of OUTCOMES), and a sentence about it."""
@@ -47,9 +49,21 @@ def properties(verdicts: Sequence[Verdict]) -> str:
     for _, name, outcome, _ in verdicts:
         of_property = counts.setdefault(name, dict.fromkeys(OUTCOMES, 0))
         of_property[outcome] += 1
-    lines = [[escape(name), *(_count(*each) for each in found.items())] for name, found in counts.items()]
+    idle = [name for name, found in counts.items() if found[NOTHING_TO_JUDGE] == sum(found.values())]
+    lines = [
+        [escape(name), *(_count(*each) for each in found.items())]
+        for name, found in counts.items()
+        if name not in idle
+    ]
     shown = table(("property", *OUTCOMES), lines, words=("property",), caption="In how many runs")
-    return f"<section><h3>Properties</h3>{shown}</section>"
+    return f"<section><h2>Properties</h2>{shown}{_idle(idle)}</section>"
+
+
+def _idle(names: Sequence[str]) -> str:
+    if not names:
+        return ""
+    listed = escape(", ".join(names))
+    return f'<p class="soft">Nothing to judge, for no run has what they are about: {listed}.</p>'
 
 
 def evidence(run: str, verdicts: Sequence[Verdict]) -> str:
@@ -57,7 +71,7 @@ def evidence(run: str, verdicts: Sequence[Verdict]) -> str:
     lines = [
         [f'<span class="{outcome}">{outcome}</span>', escape(name), escape(text)]
         for mine, name, outcome, text in sorted(verdicts, key=lambda each: WORST_FIRST.index(each[2]))
-        if mine == run and outcome != "holds"
+        if mine == run and outcome in ("violated", "undecided")
     ]
     if not lines:
         return ""
@@ -108,7 +122,8 @@ def _judged(verdicts: Sequence[Verdict]) -> dict[str, str]:
 
 
 def _count(outcome: str, count: int, unit: str = "") -> str:
-    return f'<span class="{outcome}">{f"{count:,} {unit}".rstrip()}</span>' if count else NOTHING
+    style = "soft" if outcome == NOTHING_TO_JUDGE else outcome
+    return f'<span class="{style}">{f"{count:,} {unit}".rstrip()}</span>' if count else NOTHING
 
 
 def _left_out(runs: int, drawn: int) -> str:

@@ -39,8 +39,8 @@ def render(
         f'<p class="soft">{escape(source)}: {len(runs):,} run{several}, {events:,} events, {delivered:,} '
         "deliveries.</p></header>",
         overview(runs, links, latency, verdicts),
-        "" if verdicts is None else properties(verdicts),
         *(_section(links[figures.run], figures, verdicts or ()) for figures in drawn),
+        "" if verdicts is None else properties(verdicts),
         _READING,
     ]
     return document(f"Totem report: {source}", "\n".join(part for part in parts if part))
@@ -59,6 +59,7 @@ def _section(anchor: str, figures: RunFigures, verdicts: Sequence[Verdict]) -> s
         _latency(figures, "ring"),
         latency_table(figures),
         _groups(figures),
+        _log(figures),
         "<h3>Throughput and losses</h3>",
         _throughput(figures),
         drop_table(figures),
@@ -118,17 +119,23 @@ def _not_drawn(figures: RunFigures) -> str:
 # Rows of plots
 
 
-def _latency(figures: RunFigures, layer: str, *more: tuple[str, str, Plot]) -> str:
+def _latency(
+    figures: RunFigures,
+    layer: str,
+    *more: tuple[str, str, Plot],
+    begin: str = "submission",
+    end: str = "delivery",
+) -> str:
     one_clock = not plots.disagree(figures, layer)
     return side_by_side(
         (
             "At the originator.",
-            "From submission to its own delivery: median, shaded to the 99th percentile.",
+            f"From {begin} to {end} there: median, shaded to the 99th percentile.",
             plots.latency_over_time(figures, layer, "own"),
         ),
         (
             "At every node.",
-            "From submission to delivery anywhere: true where the nodes share a clock.",
+            f"From {begin} to {end} anywhere: true where the nodes share a clock.",
             plots.latency_over_time(figures, layer, "all") if one_clock else _early(figures, layer),
         ),
         (
@@ -147,6 +154,12 @@ def _early(figures: RunFigures, layer: str) -> Words:
     )
 
 
+def _log(figures: RunFigures) -> str:
+    if not figures.rows("latency", layer="log"):
+        return ""
+    return "<h3>Durable log</h3>\n" + _latency(figures, "log", begin="append", end="green")
+
+
 def _groups(figures: RunFigures) -> str:
     if not figures.totals["group_delivered"]:
         return ""
@@ -161,7 +174,7 @@ def _groups(figures: RunFigures) -> str:
 
 
 def _throughput(figures: RunFigures) -> str:
-    each = f"By node, in bins of {time_text(figures.bin_us)}."
+    each = f"By node, in bins of {time_text(figures.bin_us)}; lines that agree lie within one another."
     return side_by_side(
         ("Messages delivered.", each, plots.throughput(figures, "messages_per_s")),
         ("Bytes delivered.", each, plots.throughput(figures, "bytes_per_s")),
@@ -190,7 +203,9 @@ _READING = """\
 <ul>
 <li><b>Latency</b> runs from the application's submission to a delivery. At the originator one clock measures
 it. At every node it is as good as the agreement of the clocks: exact in the simulator and among nodes of one
-host. A ring packet, and a batch of a process group, counts once, however many messages it holds.</li>
+host. A ring packet, and a batch of a process group, counts once, however many messages it holds. In the
+simulator computing takes no time: what is delivered at the instant of its submission is drawn at 1 µs, the
+floor of the logarithmic axis.</li>
 <li><b>Percentiles</b> are shown as far as there are enough deliveries to have them: the 99.9th needs a
 thousand.</li>
 <li><b>Time</b> is in bins of one width for the whole run; the last one may be a part of a bin.</li>

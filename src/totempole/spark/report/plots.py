@@ -18,7 +18,7 @@ NODES_DRAWN = 8
 GROUPS_DRAWN = 6
 GROUP_LETTERS = 14
 
-SERVICE_COLOURS = {"agreed": PALETTE[0], "safe": PALETTE[1]}
+SERVICE_COLOURS = {"agreed": PALETTE[0], "safe": PALETTE[1], "green": PALETTE[2]}
 NO_LATENCY = "No message was delivered whose submission is in the trace."
 NO_DELIVERY = "No message was delivered."
 

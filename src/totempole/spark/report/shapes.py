@@ -141,7 +141,7 @@ def curve(axes: Axes, rows: Sequence[Record], column: str, colour: str, **look: 
 def lines(axes: Axes, figures: RunFigures, named: Sequence[tuple[str, Sequence[float]]]) -> None:
     """A line for each name. Where they run on one another the lower ones show at the sides."""
     for place, (name, line) in enumerate(named):
-        width = 1.0 + 0.5 * (len(named) - 1 - place)
+        width = 1.0 + 0.9 * (len(named) - 1 - place)
         times, values = steps(figures, line)
         axes.step(times, values, where="post", lw=width, color=PALETTE[place], label=name)
 

@@ -25,6 +25,7 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 
 from totempole.spark.report import latency, lives, timeline, token, traffic
+from totempole.trace.layers.corel import GREEN
 
 READ_KINDS = (
     "submit",
@@ -40,6 +41,8 @@ READ_KINDS = (
     "drop",
     "group_send",
     "group_deliver",
+    "accept",
+    "colour",
 )
 """All that the tables beyond `lives` are made of: not the receptions, of which a trace has most."""
 READ_COLUMNS = (
@@ -79,7 +82,10 @@ def summaries(events: DataFrame, keep: Keep) -> tuple[DataFrame, DataFrame]:
 
 def figures(events: DataFrame, of_lives: DataFrame, runs: DataFrame, keep: Keep) -> None:
     """All other tables."""
-    wanted = events.where(events["kind"].isin(*READ_KINDS)).select(*READ_COLUMNS)
+    is_read = events["kind"].isin(*READ_KINDS) & (
+        (events["kind"] != "colour") | (events["new_state"] == GREEN)
+    )
+    wanted = events.where(is_read).select(*READ_COLUMNS)
     with _cached(wanted) as read:
         for name, table in (_of_stays(read, of_lives) | _of_traffic(read, runs)).items():
             keep(name, table)

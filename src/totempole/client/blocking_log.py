@@ -1,0 +1,222 @@
+"""The durable log, for programs without asyncio. All as in `totempole.client.log`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self, overload
+
+from totempole.client.appending import (
+    UNFOUND,
+    Appending,
+    InDoubt,
+    RecordName,
+    RecordReceipt,
+    Until,
+    check_appended_to,
+    check_log_name,
+    position_in,
+    records_taken,
+)
+from totempole.client.sending import one_as_bytes
+from totempole.errors import Unknown
+from totempole.session import RunPlaced
+from totempole.types import Fence
+
+if TYPE_CHECKING:
+    from totempole.client.blocking import Session
+    from totempole.client.blocking_log_reader import LogReader
+    from totempole.client.endpoint import Endpoint
+    from totempole.client.log_records import LogBatch, Record, Start
+
+
+class Receipt(RecordReceipt):
+    """Names a record forever. `str(receipt)` can be kept, and `log.receipt(text)` makes it one again."""
+
+    __slots__ = ("_log",)
+
+    def __init__(self, log: Log, name: RecordName) -> None:
+        super().__init__(name)
+        self._log = log
+
+    def position(self, timeout: float | None = None) -> int:
+        """Waits until the record is green. `Unknown` if that takes longer than `timeout` seconds, or if the
+        daemon does not know the record; `FencedError` if its fence has kept it out."""
+        placed: RunPlaced | None = self._log._ask(
+            lambda appending: appending.find(self.name), timeout, (self.name,)
+        )
+        if placed is None:
+            raise Unknown(UNFOUND, (self,))
+        return position_in(placed, self.name.index)
+
+
+class Log:
+    """Made by `Session.log`, and used inside `with`."""
+
+    def __init__(self, session: Session, name: str, endpoints: Callable[[], Sequence[Endpoint]]) -> None:
+        """`endpoints`: the log services that it is read from."""
+        check_log_name(name)
+        self._session = session
+        self._name = name
+        self._endpoints = endpoints
+        self._reader: LogReader | None = None
+        self._known = 0
+        """Positions before it are known to be green."""
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        pass
+
+    @overload
+    def append(
+        self,
+        payload: bytes,
+        *,
+        key: str = "",
+        fence: Fence | None = None,
+        until: Literal["green"] = "green",
+        timeout: float | None = None,
+    ) -> int: ...
+
+    @overload
+    def append(
+        self, payload: bytes, *, key: str = "", until: Literal["red"], timeout: float | None = None
+    ) -> Receipt: ...
+
+    def append(
+        self,
+        payload: bytes,
+        *,
+        key: str = "",
+        fence: Fence | None = None,
+        until: Until = "green",
+        timeout: float | None = None,
+    ) -> int | Receipt:
+        """Appends a record: its position, or (until="red") a receipt."""
+        check_appended_to(self._name)
+        keys = (key,) if key else ()
+        answer: int | Receipt
+        (answer,) = self._append((one_as_bytes(payload),), keys, until, timeout, fence)
+        return answer
+
+    @overload
+    def append_many(
+        self,
+        payloads: Sequence[bytes],
+        keys: Sequence[str] | None = None,
+        *,
+        fence: Fence | None = None,
+        until: Literal["green"] = "green",
+        timeout: float | None = None,
+    ) -> list[int]: ...
+
+    @overload
+    def append_many(
+        self,
+        payloads: Sequence[bytes],
+        keys: Sequence[str] | None = None,
+        *,
+        until: Literal["red"],
+        timeout: float | None = None,
+    ) -> list[Receipt]: ...
+
+    def append_many(
+        self,
+        payloads: Sequence[bytes],
+        keys: Sequence[str] | None = None,
+        *,
+        fence: Fence | None = None,
+        until: Until = "green",
+        timeout: float | None = None,
+    ) -> list[int] | list[Receipt]:
+        """Appends records, in this order: a position for each, or a receipt. A key for each, or none. With a
+        fence all of them are let in, or none is (`FencedError`)."""
+        check_appended_to(self._name)
+        if not payloads and fence is None:
+            return []
+        return self._append(records_taken(payloads, fence), tuple(keys or ()), until, timeout, fence)
+
+    def _append(
+        self,
+        payloads: Sequence[bytes],
+        keys: Sequence[str],
+        until: Until,
+        timeout: float | None,
+        fence: Fence | None = None,
+    ) -> list[Any]:
+        answers: list[Any] = self._ask(
+            lambda appending: appending.append(self._name, payloads, keys, until, fence), timeout
+        )
+        if until == "red":
+            return [Receipt(self, name) for name in answers]
+        self._known = max(self._known, max(answers) + 1)
+        return answers
+
+    def receipt(self, text: str) -> Receipt:
+        """The receipt that was written as this text."""
+        return Receipt(self, RecordName.parse(text))
+
+    def hold(self, reader: str, position: int, timeout: float | None = None) -> None:
+        """Nothing from this position on is trimmed while this reader needs it; -1 gives the hold up."""
+        self._ask(lambda appending: appending.hold(reader, position), timeout)
+
+    def _ask(
+        self,
+        ask: Callable[[Appending], int],
+        timeout: float | None,
+        names: tuple[RecordName, ...] = (),
+    ) -> Any:
+        try:
+            return self._session.ask_log(ask, timeout)
+        except InDoubt as doubt:
+            receipts = [Receipt(self, name) for name in doubt.names or names]
+            raise Unknown(str(doubt), tuple(receipts)) from None
+
+    # Reading
+
+    @property
+    def reader(self) -> LogReader:
+        """Reads the log without the daemon: `status` and `locate` are there, too."""
+        if self._reader is None:
+            from totempole.client.blocking_log_reader import LogReader
+
+            self._reader = LogReader(self._endpoints(), log=self._name, reconnect=self._session.reconnect)
+        return self._reader
+
+    def read(
+        self, start: Start = "earliest", stop: int | None = None, *, follow: bool = False
+    ) -> Iterator[Record]:
+        """Records from position `start` on, before `stop`: `for record in log.read(position)`.
+
+        Without `follow` it ends with what was green when it began, and has all that this log object has
+        appended. With it the reading goes on as records are ordered. When the log service goes away, the
+        reading goes on at its position, there or at another replica. `LogTrimmedError` says which position is
+        the earliest that is kept.
+        """
+        return self.reader.read(start, stop, follow=follow, known=self._known)
+
+    def batches(
+        self,
+        start: Start = "earliest",
+        stop: int | None = None,
+        *,
+        follow: bool = False,
+        columns: Sequence[str] | None = None,
+    ) -> Iterator[LogBatch]:
+        """The same, as batches of records that were appended together: much faster than one by one. Without
+        "payload" in `columns`, payloads are not sent."""
+        from totempole.session.log_frames import COLUMNS
+
+        wanted = COLUMNS if columns is None else columns
+        return self.reader.batches(start, stop, follow=follow, columns=wanted, known=self._known)

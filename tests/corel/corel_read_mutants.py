@@ -1,0 +1,147 @@
+"""Replicas with broken read barriers, which walks with reads must tell from true ones."""
+
+from __future__ import annotations
+
+from corel_mutants import BROKEN, broken, mutant
+from corel_walk import Walk, weather_with_reads
+
+from totempole.sim.fuzz.mutation import Mutant
+
+READ_MUTANTS = (
+    mutant(
+        "a barrier passes when the own question is delivered",
+        "Barriers.settle",
+        "if not is_quorum({self._me, *there}):",
+        "if False:",
+        seed=3,
+    ),
+    mutant(
+        "one answer is enough",
+        "Barriers.settle",
+        "if not is_quorum({self._me, *there}):",
+        "if not there:",
+        seed=52,
+    ),
+    mutant(
+        "answers of an earlier primary count",
+        "Barriers.restart",
+        "self._answered.clear()",
+        "pass",
+        seed=3,
+    ),
+    mutant(
+        "answers to the question before count",
+        "Barriers.settle",
+        "if count >= number",
+        "if count >= number - 1",
+        seed=3,
+    ),
+    mutant(
+        "answers to any question count",
+        "Barriers.settle",
+        "if count >= number",
+        "if count",
+        seed=3,
+    ),
+    mutant(
+        "who asks joins the question under way",
+        "Barriers.wait",
+        "self._waiting.append(_Asker(process, request))",
+        "(self._asking if self._is_under_way else self._waiting).append(_Asker(process, request))",
+        seed=48,
+    ),
+    mutant(
+        "yellow runs do not count where another waits for fewer disks",
+        "Replica._may_be_green",
+        "self.tally.within_reach(plan.members, self._is_quorum)",
+        "self.tally.within_reach(plan.members, self._is_durable)",
+    ),
+    mutant(
+        "yellow runs do not count where another has counted its own disk",
+        "Replica._may_be_green",
+        "return zones.green_runs + self.tally.within_reach(plan.members, self._is_quorum)",
+        "return zones.green_runs",
+    ),
+    mutant(
+        "yellow runs do not count where another has a change of the set as green",
+        "Replica._may_be_green",
+        "if len(zones.sets) > 1:",
+        "if False:",
+    ),
+    mutant(
+        "passes before all of it is green",
+        "Barriers.settle",
+        "if not number or green_runs < self._line:",
+        "if not number:",
+        seed=391,
+    ),
+    mutant(
+        "a majority of the view",
+        "Replica._tend_barriers",
+        "self._is_quorum",
+        "lambda there: 2 * len(there) > len(self.members)",
+        seed=796,
+    ),
+    mutant(
+        "a majority of the voters that are there",
+        "Replica._tend_barriers",
+        "self._is_quorum",
+        "lambda there: 2 * len(there & self._voters) > len(self._voters)",
+        seed=796,
+    ),
+    mutant(
+        "a majority by numbers",
+        "Replica._tend_barriers",
+        "self._is_quorum",
+        "lambda there: 2 * len(there & set(self._voters)) > len(self.zones.replicas.voters)",
+        seed=337,
+    ),
+    mutant(
+        "answers to the own question only",
+        "Barriers.asked",
+        "self._owed = self._asked",
+        "pass",
+        seed=1,
+    ),
+    mutant(
+        "who gets a vote later owes nothing",
+        "Replica._tend_barriers",
+        "if any((self.me in each.voters for each in self.zones.sets)):\n"
+        "        answered = barriers.answer()\n        if answered:\n"
+        "            self._send(AnswerBarriers(plan.log, self._round, answered))",
+        "answered = barriers.answer()\n"
+        "    if answered and any((self.me in each.voters for each in self.zones.sets)):\n"
+        "        self._send(AnswerBarriers(plan.log, self._round, answered))",
+    ),
+    mutant(
+        "a question is not asked again",
+        "Barriers.restart",
+        "self._is_under_way = False",
+        "pass",
+        seed=1,
+    ),
+    mutant(
+        "who asked before is forgotten by a new primary",
+        "Barriers.restart",
+        "self._waiting = [*self._asking, *self._waiting]",
+        "pass",
+        seed=1,
+    ),
+    mutant(
+        "a process that is gone is told",
+        "Barriers.forget",
+        "self._waiting = [each for each in self._waiting if each.process != process]",
+        "pass",
+        seed=1,
+    ),
+)
+
+
+def gives_away(which: Mutant, seed: int) -> str:
+    """How the mutant's walk from this seed ends, if not well."""
+    walk = Walk(seed, broken(which), weather_with_reads(seed))
+    try:
+        walk.run()
+    except BROKEN as problem:
+        return f"{type(problem).__name__}: {problem}"
+    return ""

@@ -1,0 +1,285 @@
+"""The examples on simulated nodes: their own functions and classes, through partitions and crashes."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from functools import partial
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import totempole
+from totempole.objects import ReplicatedDict
+from totempole.testing import (
+    ClassModel,
+    Cluster,
+    History,
+    Program,
+    assert_linearizable,
+    cluster,
+    run,
+    seeds,
+)
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@pytest.fixture(autouse=True)
+def helping(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The examples find what they share."""
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+
+
+def example(name: str, lines: list[tuple[str, ...]]) -> ModuleType:
+    """A module of its own for each program. `lines` gets what it would print."""
+    spec = spec_from_file_location(f"simulated_{name}", EXAMPLES / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[spec.name] = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.show = lambda *words: lines.append(tuple(map(str, words)))  # type: ignore[attr-defined]
+    return module
+
+
+async def typed(lines: Iterable[str]) -> AsyncIterator[str]:
+    for line in lines:
+        yield line
+
+
+# The counter
+
+
+@asynccontextmanager
+async def counting() -> AsyncIterator[tuple[totempole.Group, object]]:
+    module = example("counter", [])
+    counter = module.Counter()
+    async with (
+        totempole.connect() as mine,
+        mine.join("counter", state=counter.snapshot, want_state=True) as group,
+    ):
+        work = asyncio.create_task(module.count(mine, group, counter))
+        try:
+            yield group, counter
+        finally:
+            work.cancel()
+
+
+async def add(running: tuple[totempole.Group, object], *amounts: int) -> int:
+    group, counter = running
+    await example("counter", []).ask(group, counter, typed(map(str, amounts)))
+    return counter.value  # type: ignore[attr-defined, no-any-return]
+
+
+def value(program: Program[tuple[totempole.Group, object]]) -> int:
+    return program.value[1].value  # type: ignore[attr-defined, no-any-return]
+
+
+def test_a_counter_leaves_when_all_that_was_typed_is_counted() -> None:
+    async def test() -> None:
+        async with cluster(1) as c:
+            counter = await c.start(1, counting)
+            assert await counter.run(add, 3, -2) == 1
+
+    run(test)
+
+
+async def counters_agree_after_a_partition_and_a_crash() -> None:
+    async with cluster(3) as c:
+        counters = [await c.start(node, counting) for node in c.nodes]
+        await counters[0].run(add, 100)
+        c.part([1], [2, 3])
+        await c.settled()
+        await counters[0].run(add, 10)
+        await counters[1].run(add, 1)
+        await c.until(lambda: value(counters[2]) == 101)
+        assert value(counters[0]) == 110
+        c.heal()
+        await c.settled()
+        await c.until(lambda: {value(each) for each in counters} == {111})
+        c.crash(2)
+        await c.settled()
+        assert await counters[2].run(add, 1000) == 1111
+        c.restart(2)
+        await c.settled()
+        await counters[1].ready()
+        await c.until(lambda: {value(each) for each in counters} == {1111})
+
+
+test_counters_agree_after_a_partition_and_a_crash = seeds(5)(counters_agree_after_a_partition_and_a_crash)
+
+
+# The chat
+
+
+@asynccontextmanager
+async def chatting(name: str, lines: list[tuple[str, ...]]) -> AsyncIterator[totempole.Group]:
+    module = example("chat", lines)
+    async with totempole.connect() as mine, mine.join("chat.lobby") as group:
+        work = asyncio.create_task(module.listen(mine, group, name))
+        try:
+            yield group
+        finally:
+            work.cancel()
+
+
+async def say(group: totempole.Group, name: str, *words: str) -> None:
+    await example("chat", []).talk(group, name, typed(words))
+
+
+def test_a_chat_reads_alike_on_each_side_of_a_partition_and_after_it() -> None:
+    async def test() -> None:
+        lines: dict[str, list[tuple[str, ...]]] = {"ann": [], "bob": [], "cyd": []}
+        async with cluster(3) as c:
+            people = {
+                name: await c.start(node, chatting, name, lines[name]) for node, name in enumerate(lines, 1)
+            }
+            await c.until(lambda: all(len(seen) >= 3 for seen in lines.values()))
+            c.part([1], [2, 3])
+            await c.settled()
+            await people["ann"].run(say, "ann", "anybody?")
+            await people["bob"].run(say, "bob", "she is gone")
+            await c.settled()
+            for seen in lines.values():
+                assert (("<ann>", "anybody?") in seen) is (seen is lines["ann"])
+            assert ("*", "ann", "is gone") in lines["bob"]
+            c.heal()
+            await c.settled()
+            await c.until(lambda: lines["bob"].count(("*", "ann", "is here")) == 2)
+            c.crash(3)
+            await c.settled()
+            await c.until(lambda: ("*", "cyd", "is gone") in lines["bob"][-3:])
+
+    run(test)
+
+
+# The work queue
+
+
+@asynccontextmanager
+async def working(done: list[tuple[str, ...]]) -> AsyncIterator[totempole.Session]:
+    module = example("work_queue", done)
+    worker = None
+    async with totempole.connect() as mine:
+        group = mine.join("tasks", state=lambda: worker.snapshot() if worker else b"{}", want_state=True)
+        async with group:
+            worker = module.Worker(mine, group, 0.2)
+            work = asyncio.create_task(worker.take_part())
+            try:
+                yield mine
+            finally:
+                work.cancel()
+
+
+def finished(lines: list[tuple[str, ...]]) -> list[str]:
+    return [words[1] for words in lines if words[0] == "done"]
+
+
+async def every_task_is_done_through_a_crash_and_a_partition() -> None:
+    lines: list[list[tuple[str, ...]]] = [[], [], []]
+    tasks = [b'{"task": "%d"}' % number for number in range(12)]
+    async with cluster(3) as c:
+        workers = [await c.start(node, working, seen) for node, seen in zip(c.nodes, lines, strict=True)]
+        await c.settled()
+        await workers[0].run(totempole.Session.multicast_many, "tasks", tasks)
+        await c.sleep(0.3)
+        c.crash(2)
+        await c.settled()
+        c.restart(2)
+        c.part([1], [2, 3])
+        await c.sleep(0.5)
+        c.heal()
+        await c.settled()
+        await c.until(lambda: await_all(lines, len(tasks)))
+        # What one side has done is told to the other as a whole, so each has seen a part of it.
+        assert len(set(finished(lines[0])) | set(finished(lines[1])) | set(finished(lines[2]))) == len(tasks)
+
+
+def await_all(lines: list[list[tuple[str, ...]]], count: int) -> bool:
+    return len({task for seen in lines for task in finished(seen)}) == count
+
+
+test_every_task_is_done_through_a_crash_and_a_partition = seeds(5)(
+    every_task_is_done_through_a_crash_and_a_partition
+)
+
+
+async def every_task_has_one_winner_where_nothing_parts() -> None:
+    lines: list[list[tuple[str, ...]]] = [[], [], []]
+    async with cluster(3) as c:
+        workers = [await c.start(node, working, seen) for node, seen in zip(c.nodes, lines, strict=True)]
+        await c.settled()
+        tasks = [b'{"task": "%d"}' % number for number in range(6)]
+        await workers[0].run(totempole.Session.multicast_many, "tasks", tasks)
+        await c.until(lambda: all(len(finished(seen)) == len(tasks) for seen in lines))
+        assert finished(lines[0]) == finished(lines[1]) == finished(lines[2])
+
+
+test_every_task_has_one_winner_where_nothing_parts = seeds(5)(every_task_has_one_winner_where_nothing_parts)
+
+
+# The key-value store
+
+
+@asynccontextmanager
+async def serving(host: str) -> AsyncIterator[None]:
+    module = example("key_value", [])
+    async with (
+        totempole.connect() as mine,
+        mine.replica(ReplicatedDict, "store") as replica,
+        await asyncio.start_server(partial(sys.modules["helping"].answer, module.Store(replica)), host, 8080),
+    ):
+        yield
+
+
+async def ask_http(host: str, method: str, key: str, content: bytes = b"") -> tuple[int, bytes]:
+    reader, writer = await asyncio.open_connection(host, 8080)
+    try:
+        writer.write(f"{method} {key} HTTP/1.1\r\nContent-Length: {len(content)}\r\n\r\n".encode() + content)
+        answer = await reader.read()
+    finally:
+        writer.close()
+    head, _, body = answer.partition(b"\r\n\r\n")
+    return int(head.split()[1]), body
+
+
+async def client(c: Cluster, name: str, history: History) -> None:
+    for turn in range(10):
+        key, content = random.choice(("/a", "/b")), f"{name} {turn}".encode()
+        host, is_write = c.host(random.choice(c.nodes)), random.random() < 0.5
+        call = history.begin(name, *(("set", key, content) if is_write else ("get", key)))
+        try:
+            status, body = await ask_http(host, *(("PUT", key, content) if is_write else ("GET", key)))
+        except (OSError, IndexError):  # the host is down, or went down: nobody has answered
+            status = 0
+        if status in (200, 404):
+            call.returned(None if is_write or status == 404 else body)
+        elif not is_write:
+            call.without_effect()
+        await asyncio.sleep(random.uniform(0, 0.3))
+
+
+async def the_store_is_linearisable_for_its_http_clients() -> None:
+    async with cluster(3, log=True) as c:
+        for node in c.nodes:
+            await c.start(node, serving, c.host(node))
+        history = History()
+        clients = [asyncio.create_task(client(c, f"client {number}", history)) for number in range(4)]
+        await c.storm(3)
+        await asyncio.gather(*clients)
+        await c.settled()
+        assert len([call for call in history.calls() if not call.is_pending]) > 15
+        assert_linearizable(history.calls(), ClassModel(ReplicatedDict, key=lambda call: call.arguments[0]))
+
+
+test_the_store_is_linearisable_for_its_http_clients = seeds(3)(the_store_is_linearisable_for_its_http_clients)
+
+
+@pytest.mark.long
+def test_the_store_is_linearisable_through_two_hundred_storms() -> None:
+    seeds(200)(the_store_is_linearisable_for_its_http_clients)()

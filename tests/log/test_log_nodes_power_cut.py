@@ -1,0 +1,187 @@
+"""Three real nodes whose power fails at the same instant, again and again, while programs append.
+
+Everything that no sync has covered is taken back from each node's log (powercut.py). No record that a program
+was told to be green is lost, none is there twice, and all logs are equal. Nodes that do not sync are found
+out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+
+import pytest
+from powercut import PowerCut, build, compiler
+
+import totempole
+from daemons import Cluster, Daemon, cluster, wait_until
+from totempole.client.endpoint import Reconnect
+from totempole.log.reader import LogReader
+from totempole.runtime.status import StatusError, read_status
+
+LOG = "[log]\nenabled = true\nreplicas = [1, 2, 3]\nsegment_bytes = 65536\n"
+BRISK = "token_loss_us = 300000\ntoken_retransmission_us = 50000\nconsensus_us = 50000\n"
+QUICK = Reconnect(first_s=0.05, most_s=0.2)
+LIMIT_S = 60.0
+PROGRAMS = 6
+
+pytestmark = [
+    pytest.mark.nodes,
+    pytest.mark.skipif(compiler() is None, reason="no C compiler: scripts/system-packages test"),
+]
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("powercut"))
+
+
+class PoweredNodes:
+    """Nodes whose logs forget what was not synced when the power fails."""
+
+    def __init__(self, them: Cluster, library: Path, seed: int) -> None:
+        self.them = them
+        self.taken_back = 0
+        self.random = Random(seed)
+        self._cuts = {
+            number: PowerCut(
+                daemon.directory / "log",
+                daemon.directory.parent / f"journal{number}",
+                Random(seed * 10 + number),
+            )
+            for number, daemon in them.daemons.items()
+        }
+        self._library = library
+
+    def prepare(self) -> None:
+        for number, daemon in self.them.daemons.items():
+            cut = self._cuts[number]
+            cut.root.mkdir(parents=True, exist_ok=True)
+            daemon.environment = {**os.environ, "LD_PRELOAD": str(self._library), **cut.environment(0)}
+
+    def fail(self) -> None:
+        for daemon in self.them.daemons.values():
+            assert daemon.process is not None, "it runs"
+            daemon.process.send_signal(signal.SIGKILL)
+        for number, daemon in self.them.daemons.items():
+            daemon.end(signal.SIGKILL)
+            self.taken_back += self._cuts[number].take_back()
+
+    def start(self) -> None:
+        self.prepare()
+        for daemon in self.them.daemons.values():
+            daemon.start()
+
+
+@contextmanager
+def powered(directory: Path, library: Path, seed: int, log: str = LOG) -> Iterator[PoweredNodes]:
+    with cluster(3, directory, BRISK + log, start=False) as them:
+        nodes = PoweredNodes(them, library, seed)
+        nodes.start()
+        wait_until(
+            lambda: all(is_primary(daemon) for daemon in them.daemons.values()),
+            lambda: "\n".join(daemon.log() for daemon in them.daemons.values()),
+        )
+        yield nodes
+
+
+def is_primary(daemon: Daemon) -> bool:
+    try:
+        return bool(read_status(daemon.directory).get("log", {}).get("standing") == "primary")
+    except StatusError:
+        return False
+
+
+class Programs:
+    """Each appends one record after the other, with keys, through whatever happens to its daemon."""
+
+    def __init__(self, nodes: PoweredNodes, limit_s: float) -> None:
+        self.green: dict[str, int] = {}
+        self.nodes = nodes
+        self._limit_s = limit_s
+        self._is_over = False
+
+    async def append(self, number: int, name: str) -> None:
+        socket = self.nodes.them[number].socket
+        async with totempole.connect(socket, reconnect=QUICK) as session, session.log("a") as log:
+            count = 0
+            while not self._is_over:
+                count += 1
+                key = f"{name}-{count}"
+                self.green[key] = await log.append(key.encode() * 20, key=key, timeout=self._limit_s)
+
+    async def run(self, cuts: int) -> None:
+        async with asyncio.TaskGroup() as group:
+            for each in range(PROGRAMS):
+                group.create_task(self.append(1 + each % 3, f"program{each}"))
+            for _ in range(cuts):
+                await self._more_green(20)
+                await asyncio.sleep(self.nodes.random.uniform(0, 0.05))
+                await asyncio.to_thread(self.nodes.fail)
+                self.nodes.start()
+            await self._more_green(20)
+            self._is_over = True
+
+    async def _more_green(self, count: int) -> None:
+        wanted = len(self.green) + count
+        while len(self.green) < wanted:
+            await asyncio.sleep(0.01)
+
+
+def records_of(daemon: Daemon) -> list[tuple[int, str]]:
+    return [(record.position, record.key) for record in LogReader(daemon.directory / "log").records()]
+
+
+def run_cuts(nodes: PoweredNodes, cuts: int, limit_s: float = LIMIT_S) -> list[str]:
+    """What is wrong after so many power cuts."""
+    programs = Programs(nodes, limit_s)
+    asyncio.run(asyncio.wait_for(programs.run(cuts), limit_s * (cuts + 1)))
+    found: list[list[tuple[int, str]]] = []
+
+    def same() -> bool:
+        found[:] = [records_of(daemon) for daemon in nodes.them.daemons.values()]
+        # The green line is written some milliseconds after programs are told.
+        return found.count(found[0]) == len(found) and len(found[0]) >= len(programs.green)
+
+    wait_until(
+        same,
+        lambda: f"{len(programs.green)} records are green; logs have {[len(records) for records in found]}",
+    )
+    records = found[0]
+    positions = {key: position for position, key in records}
+    wrong = [
+        f"{key} was told at {told}" for key, told in programs.green.items() if positions.get(key) != told
+    ]
+    if len(positions) < len(records):
+        wrong.append("a key is there twice")
+    if [position for position, _ in records] != list(range(len(records))):
+        wrong.append("positions have gaps")
+    return wrong
+
+
+def test_no_green_record_is_lost_when_the_power_of_all_nodes_fails(library: Path, tmp_path: Path) -> None:
+    with powered(tmp_path, library, seed=1) as nodes:
+        assert not run_cuts(nodes, cuts=3)
+        assert nodes.taken_back
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(2, 6))
+def test_a_hundred_power_cuts_of_all_nodes(library: Path, tmp_path: Path, seed: int) -> None:
+    with powered(tmp_path, library, seed) as nodes:
+        assert not run_cuts(nodes, cuts=25)
+
+
+@pytest.mark.long
+def test_nodes_that_do_not_sync_are_found_out(library: Path, tmp_path: Path) -> None:
+    with powered(tmp_path, library, seed=7, log=LOG + "sync = false\n") as nodes:
+        try:
+            wrong = run_cuts(nodes, cuts=5, limit_s=10)
+        except (TimeoutError, AssertionError, ExceptionGroup) as broken:
+            wrong = [str(broken)]  # a log that cannot be opened, or that no majority has
+        assert wrong
