@@ -79,7 +79,7 @@ def test_what_is_sent_is_heard_in_one_order(ring: Cluster, stack: ExitStack, tmp
 
 
 def test_a_group_without_members_is_remarked(ring: Cluster, stack: ExitStack, tmp_path: Path) -> None:
-    hearer = listener(stack, tmp_path, ring[2], "inhabited", "--count", "2")
+    hearer = listener(stack, tmp_path, ring[2], "inhabited", "--count", "3")
     sent = send(ring[1], "inhabited,empty", "hello")
     assert sent.returncode == 0
     assert sent.stderr.decode().splitlines() == [
@@ -87,6 +87,8 @@ def test_a_group_without_members_is_remarked(ring: Cluster, stack: ExitStack, tm
     ]
     sent = send(ring[1], "inhabited", text=b"again\n")
     assert (sent.returncode, sent.stderr) == (0, b"")
+    # The remark is of the moment after the message was accepted, and with its last message the hearer leaves.
+    assert send(ring[1], "inhabited", "last").returncode == 0
     assert hearer.end() == 0
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from daemons import PATIENT
 
 from totempole.lab import commands, namespaces
 
@@ -37,6 +38,7 @@ class Node:
         file = self.directory / f"node{self.number}.toml"
         text = f'processor = {self.number}\ndirectory = "state{self.number}"\n[security]\nunsealed = true\n'
         text += '[redundancy]\nstyle = "passive"\nhello_us = 100000\nprobation_us = 200000\n'
+        text += f"[ring]\n{PATIENT}"
         for place, name in enumerate(CABLES):
             text += f'[[network]]\nname = "{name}"\naddress = "{address(place, self.number)}"\n{more}'
             if transport == "mesh":
