@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from daemons import PATIENT
 
+from daemons import PATIENT
 from totempole.lab import commands, namespaces
 
 WAIT_S = 60.0
