@@ -237,18 +237,44 @@ def test_what_is_encoded_is_decoded(frame: Any) -> None:
     assert decode(data[4], data[HEAD.size :]) == frame
 
 
+def give(reader: FrameReader, piece: bytes, into: bool) -> int:
+    """How much of it the reader has taken: it is fed, or read into its buffer as far as there is room."""
+    if not into:
+        reader.feed(piece)
+        return len(piece)
+    with reader.room() as room:
+        assert len(room) > 0
+        count = min(len(room), len(piece))
+        room[:count] = piece[:count]
+    reader.filled(count)
+    return count
+
+
 @given(st.lists(frames, max_size=10), st.data())
 def test_a_stream_cut_anywhere_gives_the_frames(sent: list[Any], data: st.DataObject) -> None:
     stream = b"".join(map(encode, sent))
     reader, found, start = FrameReader(EITHER), [], 0
     while start < len(stream):
         step = data.draw(st.integers(1, len(stream) - start))
-        reader.feed(stream[start : start + step])
-        start += step
+        start += give(reader, stream[start : start + step], data.draw(st.booleans()))
         found += [decode(*frame) for frame in reader.take(data.draw(st.integers(1, 3)))]
     found += [decode(*frame) for frame in reader.take()]
     assert found == sent
     assert not len(reader)
+
+
+@pytest.mark.parametrize("read", [1_000, 20_000, 10**9])
+def test_a_reader_reads_frames_of_any_length_into_a_buffer_that_stays_small(read: int) -> None:
+    body = bytes(range(256)) * 4_096
+    sizes = [0, 1, FRAME_BYTES_MAX, 5, 300_000, 16_384, FRAME_BYTES_MAX, FRAME_BYTES_MAX]
+    stream = b"".join(HEAD.pack(size, Kind.PART) + body[:size] for size in sizes)
+    reader, found, start, longest = FrameReader(DAEMON_KINDS), [], 0, 0
+    while start < len(stream):
+        longest = max(longest, len(reader.room()) + len(reader))
+        start += give(reader, stream[start : start + read], into=True)
+        found += reader.take()
+    assert found == [(Kind.PART, body[:size]) for size in sizes]
+    assert longest <= 4 * FRAME_BYTES_MAX
 
 
 @given(st.sampled_from(Kind), st.binary(max_size=120))

@@ -39,7 +39,7 @@ from totempole.errors import TotemError
 from totempole.types import Service
 
 GROUP = "bench"
-RUN_BYTES = 232_000
+RUN_BYTES = 870_000
 """Messages are handed over in runs of about so many bytes: several ring packets, and less than the credit."""
 LATENCIES_MAX = 200_000
 _SENT_AT = Struct(">Q")

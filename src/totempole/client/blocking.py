@@ -36,6 +36,7 @@ from totempole.client.endpoint import (
     Reconnect,
     Tls,
     endpoints_of,
+    keep_freed_memory,
     reconnect_of,
 )
 from totempole.client.events import Event, Stream
@@ -79,7 +80,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-READ_BYTES = 262_144
 WRITE_PARTS_MAX = 64
 CLOSED = "the session is closed: use it inside `with`"
 
@@ -173,6 +173,7 @@ class Session:
         if self._entered:
             raise SessionError("a session is entered once: make another one")
         self._entered = True
+        keep_freed_memory()
         try:
             self._open_first()
         except BaseException as error:
@@ -351,17 +352,17 @@ class Session:
 
     def _receive(self, sock: socket.socket) -> None:
         try:
-            data = sock.recv(READ_BYTES)
+            count = sock.recv_into(self._protocol.room())
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             return
         except OSError as error:
             self._lost(str(error))
             return
-        if not data:
+        if not count:
             self._lost("the daemon has closed the connection")
             return
         try:
-            self._protocol.receive(data)
+            self._protocol.received(count)
         except SessionError as error:
             self._lost(str(error))
             return

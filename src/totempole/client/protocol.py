@@ -422,10 +422,22 @@ class Protocol:
 
     # What the daemon says
 
+    def room(self) -> memoryview:
+        """Where to read what comes from the daemon."""
+        return self._reader.room()
+
+    def received(self, count: int) -> None:
+        """So many bytes were read into `room`. SessionError when that is not the daemon's language."""
+        self._reader.filled(count)
+        self._take_frames()
+
     def receive(self, data: bytes) -> None:
-        """What was read. SessionError when that is not the daemon's language."""
+        """The same for what was read elsewhere."""
+        self._reader.feed(data)
+        self._take_frames()
+
+    def _take_frames(self) -> None:
         reader = self._reader
-        reader.feed(data)
         try:
             while found := reader.take():
                 for kind, body in found:

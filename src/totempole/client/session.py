@@ -38,6 +38,7 @@ from totempole.client.endpoint import (
     Reconnect,
     Tls,
     endpoints_of,
+    keep_freed_memory,
     reconnect_of,
 )
 from totempole.client.events import Event, Item, Stream
@@ -82,6 +83,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 CLOSED = "the session is closed: use it inside `async with`"
+DISCARDED_BYTES = 4_096
+"""Read at once from a connection that was given up."""
 
 
 def connect(
@@ -173,6 +176,7 @@ class Session:
         if self._loop is not None:
             raise SessionError("a session is entered once: make another one")
         self._loop = asyncio.get_running_loop()
+        keep_freed_memory()
         try:
             await self._open_first()
         except BaseException as error:
@@ -315,12 +319,16 @@ class Session:
 
     # Input
 
-    def received(self, link: Link, data: bytes) -> None:
+    def room(self, link: Link) -> memoryview:
+        """Where the connection reads into. One that was given up reads into nothing that counts."""
+        return self._protocol.room() if link is self._link else memoryview(bytearray(DISCARDED_BYTES))
+
+    def received(self, link: Link, count: int) -> None:
         if link is not self._link:
             return
         protocol = self._protocol
         try:
-            protocol.receive(data)
+            protocol.received(count)
         except SessionError as error:
             self._tell()  # what came before it
             link.abort()

@@ -44,7 +44,6 @@ from totempole.types import ProcessId, ProcessorId
 HOUSEKEEPING_US = 250_000
 CROWDED_BYTES = 8_000_000
 """What all clients together may have waiting for the ring."""
-BATCHES_PER_PACKET = 3
 BATCH_HEAD_BYTES = 128
 """What a batch takes of a packet beside its own bytes, with the names of a few groups."""
 ACCEPTED_US = 3_000
@@ -75,7 +74,7 @@ class ClientService:
         self.config = config
         self.limits = Limits(
             send_bytes_max=min(FRAME_BYTES_MAX, config.credit_bytes) // 2,
-            batch_bytes=packet_bytes_max // BATCHES_PER_PACKET - BATCH_HEAD_BYTES,
+            batch_bytes=packet_bytes_max - BATCH_HEAD_BYTES,
             message_bytes_max=group_config.message_bytes_max,
             group_name_bytes_max=group_config.group_name_bytes_max,
             groups_per_message_max=group_config.groups_per_message_max,

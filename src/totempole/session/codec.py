@@ -680,6 +680,10 @@ _DECODERS: dict[int, Callable[[Payload], Frame]] = {
 
 # Frames out of a stream
 
+ROOM_BYTES_LEAST = 16_384
+ROOM_BYTES_MOST = 1024 * 1024
+"""Of a reader's own buffer, unless one frame needs more."""
+
 
 class Assembly:
     """The body that a LARGE announced, filled by its PARTs."""
@@ -709,6 +713,9 @@ class Assembly:
 class FrameReader:
     """Puts frames together from what a socket gives.
 
+    What was read is fed (`feed`), or is read into the reader's own buffer (`room`, `filled`), which spares a
+    copy.
+
     `kinds` are those that the other side may send, and the longest body of each. With `large_bytes_max` the
     parts of a LARGE come out as the one frame that they are; without, as they come.
     """
@@ -717,23 +724,51 @@ class FrameReader:
         self._kinds = kinds
         self._large_bytes_max = large_bytes_max
         self._buffer: bytes | bytearray = b""
-        self._at = 0
+        self._at = self._end = 0
+        """What is between them in the buffer has not been taken."""
+        self._wanted = ROOM_BYTES_LEAST
+        """How large the buffer should be for the next read."""
         self._assembly: Assembly | None = None
 
     def __len__(self) -> int:
-        """Bytes that were fed and are not taken yet."""
-        return len(self._buffer) - self._at
+        """Bytes that came and are not taken yet."""
+        return self._end - self._at
 
     def feed(self, data: bytes) -> None:
-        if self._at == len(self._buffer):
-            self._buffer, self._at = data, 0
-            return
-        if isinstance(self._buffer, bytes):
-            self._buffer = bytearray(memoryview(self._buffer)[self._at :])
+        if self._at == self._end:
+            self._buffer = data
+        elif isinstance(self._buffer, bytes):
+            self._buffer = bytearray(memoryview(self._buffer)[self._at : self._end])
+            self._buffer += data
         else:
+            self._buffer[self._end :] = data
             del self._buffer[: self._at]
-        self._at = 0
-        self._buffer += data
+        self._at, self._end = 0, len(self._buffer)
+
+    def room(self) -> memoryview:
+        """Where to read into. It grows with what comes at once."""
+        if self._at == self._end:
+            self._at = self._end = 0
+        if len(self._buffer) < self._wanted or isinstance(self._buffer, bytes):
+            self._move_to(bytearray(max(self._wanted, 2 * len(self))))
+        elif len(self._buffer) - self._end < len(self._buffer) // 4:
+            spare = len(self._buffer) - len(self) >= len(self._buffer) // 2
+            self._move_to(self._buffer if spare else bytearray(2 * len(self._buffer)))
+        return memoryview(self._buffer)[self._end :]
+
+    def _move_to(self, buffer: bytearray) -> None:
+        """What has not been taken comes to its beginning."""
+        count = len(self)
+        with memoryview(buffer) as there, memoryview(self._buffer) as here:
+            there[:count] = here[self._at : self._end]
+        self._buffer, self._at, self._end = buffer, 0, count
+
+    def filled(self, count: int) -> None:
+        """So many bytes were read into `room`."""
+        assert 0 <= count <= len(self._buffer) - self._end, "no more than there was room for"
+        self._end += count
+        if self._end == len(self._buffer):
+            self._wanted = min(2 * len(self._buffer), ROOM_BYTES_MOST)
 
     def take(self, most: int = 2**31) -> list[tuple[int, Payload]]:
         """The frames that are whole, kind and body, so many at most.
@@ -751,13 +786,13 @@ class FrameReader:
 
     def _next(self) -> tuple[int, bytes] | None:
         start = self._at + HEAD.size
-        if start > len(self._buffer):
+        if start > self._end:
             return None
         length, kind = HEAD.unpack_from(self._buffer, self._at)
         if length > self._kinds.get(kind, -1):
             raise _unfit(kind, length, kind in self._kinds)
         stop = start + length
-        if stop > len(self._buffer):
+        if stop > self._end:
             return None
         self._at = stop
         with memoryview(self._buffer) as view:
