@@ -5,13 +5,14 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 from loopback import wait_until
-from members import Member, started, wait_for_ring
+from members import PATIENT, Member, started, wait_for_ring
 
 from totempole.core.effects import Effect
 from totempole.core.order import Deliver
@@ -181,7 +182,7 @@ def configs(request: pytest.FixtureRequest, tmp_path: Path) -> list[NodeConfig]:
     if sealed:
         keyring.create(tmp_path / "ring.key")
         security = SecurityConfig(key_file=tmp_path / "ring.key")
-    ring = RingConfig(ring_kind=ring_kind)
+    ring = replace(PATIENT, ring_kind=ring_kind)
     peers = tuple(Peer(me, LOOPBACK, port) for me, port in zip(ALL, list(free_ports(len(ALL))), strict=True))
     return [
         NodeConfig(

@@ -320,7 +320,7 @@ class Session:
     # Input
 
     def room(self, link: Link) -> memoryview:
-        """Where the connection reads into. One that was given up reads into nothing that counts."""
+        # A connection that was given up reads into nothing that counts.
         return self._protocol.room() if link is self._link else memoryview(bytearray(DISCARDED_BYTES))
 
     def received(self, link: Link, count: int) -> None:
