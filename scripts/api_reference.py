@@ -120,6 +120,7 @@ INTERNAL = {
             "over",
             "protocol",
             "received",
+            "room",
             "reconnect",
             "start",
             "wait_for_sent",
