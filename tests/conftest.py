@@ -23,6 +23,7 @@ MARKS = {
     "spark": "spark",
     "spark_table": "spark",
     "fuzz": "search",
+    "bench_sim": "search",
 }
 """What the tests of a directory need that `make quick` leaves out. It runs those of all other directories."""
 

@@ -115,6 +115,7 @@ def cases() -> list[tuple[Layer[object], Property[object]]]:
     return [(layer, item) for layer in LAYERS for item in layer.properties]
 
 
+@pytest.mark.search
 @pytest.mark.parametrize(("layer", "item"), [pytest.param(*case, id=case[1].name) for case in cases()])
 def test_parts_say_what_the_whole_says(layer: Layer[object], item: Property[object]) -> None:
     outcomes = set()

@@ -25,6 +25,7 @@ def nodes_of(seed: int) -> int:
 # In the simulator
 
 
+@pytest.mark.search
 @pytest.mark.parametrize("seed", daily(range(STORMS), 12))
 def test_what_is_done_stays_done_in_one_order_under_faults(seed: int) -> None:
     cluster = stormy(seed, nodes_of(seed))
@@ -41,6 +42,7 @@ def test_the_storms_bring_all_faults_and_all_answers() -> None:
     assert all(any(getattr(storm, name) for storm in storms) for name in ("done", "refused", "unknown"))
 
 
+@pytest.mark.search
 @pytest.mark.parametrize(
     ("mutant", "seed"),
     [

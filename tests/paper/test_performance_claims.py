@@ -21,6 +21,8 @@ from totempole.sim.world import World
 from totempole.srp import RingConfig
 from totempole.types import RingKind
 
+pytestmark = pytest.mark.search
+
 # Throughput
 
 
