@@ -28,7 +28,7 @@ def remote_daemon(path: Path) -> Iterator[tuple[str, Tls]]:
     certificate, key = authority.issue("daemon")
     files = {"tls_certificate": certificate, "tls_key": key, "tls_authorities": authority.path}
     with daemon(path, listen="127.0.0.1:0", **files) as it:
-        front = next(door for door in it.service._doors if isinstance(door, TlsFront))
+        front = next(listener for listener in it.service._listeners if isinstance(listener, TlsFront))
         host, port = front.address
         yield f"{host}:{port}", Tls(*authority.issue("program"), authority.path)
 

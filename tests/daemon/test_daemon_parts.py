@@ -20,9 +20,9 @@ from totempole.daemon.account import Account, send_weight
 from totempole.daemon.config import MIB, ClientsConfig, parse_address
 from totempole.daemon.credentials import allowed_uids, peer_of, uid_of
 from totempole.daemon.identity import EMBEDDED, Identity
-from totempole.daemon.listener import UnixListener
 from totempole.daemon.log import COMPLAINTS_MAX, INTERVAL_US, Complaints
 from totempole.daemon.pool import LargePool
+from totempole.daemon.socket_file import UnixListener
 from totempole.daemon.turns import ROUND_US, Turns
 from totempole.errors import ConfigurationError, NetworkError
 from totempole.groups import GroupConfig

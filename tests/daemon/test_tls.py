@@ -27,7 +27,7 @@ def tls_daemon(path: Path, **settings: Any) -> Iterator[tuple[Daemon, Authority,
     certificate, key = authority.issue("daemon")
     files = {"tls_certificate": certificate, "tls_key": key, "tls_authorities": authority.path}
     with daemon(path, listen="127.0.0.1:0", **files, **settings) as it:
-        front = next(door for door in it.service._doors if isinstance(door, TlsFront))
+        front = next(listener for listener in it.service._listeners if isinstance(listener, TlsFront))
         yield it, authority, front.address
 
 
@@ -85,7 +85,7 @@ def test_what_is_not_tls_is_refused_and_silence_has_a_limit(
 
 def test_handshakes_under_way_are_bounded(tmp_path: Path) -> None:
     with tls_daemon(tmp_path) as (it, _, address):
-        front = next(door for door in it.service._doors if isinstance(door, TlsFront))
+        front = next(listener for listener in it.service._listeners if isinstance(listener, TlsFront))
         silent = [socket.create_connection(address, LIMIT_S) for _ in range(tls.HANDSHAKES_MAX + 20)]
         it.wait_for(lambda _: len(front._relays) == tls.HANDSHAKES_MAX)
         for _ in range(20):

@@ -19,9 +19,9 @@ from totempole.checkers.terms import Terms
 from totempole.sim.fuzz.mutants import MUTANTS, mutated_stack
 from totempole.sim.fuzz.plan import plan
 from totempole.sim.script_runner import run, terms_of
+from totempole.spark.checkpoint import checkpoint_all
 from totempole.spark.properties.ring import RING
 from totempole.spark.properties.undelivered import undelivered
-from totempole.spark.settling import settle
 from totempole.spark.silver import Silver
 from totempole.trace.schema import Row
 
@@ -102,7 +102,7 @@ def _some_terms(random: Random) -> Terms:
 @pytest.fixture(scope="module")
 def silver(spark: SparkSession, runs: Runs) -> Iterator[Silver]:
     made = silver_of(spark, runs)
-    settle(made, SHARED)
+    checkpoint_all(made, SHARED)
     yield made
     made.bronze.unpersist()
 

@@ -22,8 +22,8 @@ from totempole.checkers.terms import Terms
 from totempole.sim.fuzz.mutants import MUTANTS, mutated_stack
 from totempole.sim.fuzz.plan import plan
 from totempole.sim.script_runner import run, terms_of
+from totempole.spark.checkpoint import checkpoint_all
 from totempole.spark.properties.ring import RING
-from totempole.spark.settling import settle
 from totempole.spark.silver import Silver
 from totempole.trace.schema import Row
 
@@ -160,7 +160,7 @@ def checkers(runs: Runs) -> dict[tuple[str, str], Verdict]:
 @pytest.fixture(scope="module")
 def silver(spark: SparkSession, runs: Runs) -> Iterator[Silver]:
     made = silver_of(spark, runs)
-    settle(made, SETTLED)
+    checkpoint_all(made, SETTLED)
     yield made
     made.bronze.unpersist()
 

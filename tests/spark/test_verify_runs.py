@@ -12,7 +12,7 @@ from verifiedruns import broken_runs, clean_runs, few_runs
 
 from totempole.checkers.terms import Terms
 from totempole.checkers.verdict import LISTED_MAX, Outcome, Verdict
-from totempole.spark import suspicion
+from totempole.spark import prefilter
 from totempole.spark.bronze import find_files
 from totempole.spark.oracle import judge_files, judge_runs
 from totempole.spark.run_files import group_by_run
@@ -42,7 +42,7 @@ def checkers(runs: Runs) -> dict[tuple[str, str], Verdict]:
 
 @pytest.fixture(scope="module")
 def suspects(silver: Silver) -> set[tuple[str, str]]:
-    rows = suspicion.suspects(Sums(silver).settled()).collect()
+    rows = prefilter.suspects(Sums(silver).checkpointed()).collect()
     return {(row["run"], row["property"]) for row in rows}
 
 
@@ -68,14 +68,14 @@ def test_nothing_is_cleared_that_does_not_hold(
     suspects: set[tuple[str, str]], checkers: dict[tuple[str, str], Verdict]
 ) -> None:
     doubtful = {key for key, verdict in checkers.items() if verdict.outcome is not Outcome.HOLDS}
-    assert {key for key in doubtful if key[1] in suspicion.PROPERTIES} <= suspects
+    assert {key for key in doubtful if key[1] in prefilter.PROPERTIES} <= suspects
 
 
 def test_good_runs_are_mostly_cleared(suspects: set[tuple[str, str]], runs: Runs) -> None:
     """Or the test before would be true of one that suspects everything."""
     good = [run for run in runs if run.endswith("complete")]
-    cleared = [(run, name) for run in good for name in suspicion.PROPERTIES if (run, name) not in suspects]
-    assert len(cleared) > 0.8 * len(good) * len(suspicion.PROPERTIES)
+    cleared = [(run, name) for run in good for name in prefilter.PROPERTIES if (run, name) not in suspects]
+    assert len(cleared) > 0.8 * len(good) * len(prefilter.PROPERTIES)
 
 
 def test_the_oracle_on_executors_is_the_oracle(

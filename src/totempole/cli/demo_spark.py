@@ -31,8 +31,8 @@ def why_not() -> str:
 
 
 def judge_and_draw(screen: Screen, traces: Path, out: Path) -> Report:
-    from totempole.spark.aside import aside
     from totempole.spark.bronze import find_files, read_events
+    from totempole.spark.cancellable import run_cancellable
     from totempole.spark.progress import watching
     from totempole.spark.report.job import write_report
     from totempole.spark.session import open_session
@@ -43,4 +43,4 @@ def judge_and_draw(screen: Screen, traces: Path, out: Path) -> Report:
         with open_session("totem demo") as spark, watching(spark, advance):
             events = read_events(spark, find_files([traces]))
             terms = terms_of(events, terms_table(spark, {}), Terms(same_clock=False))
-            return aside(spark, lambda: write_report(events, out, source="totem demo", terms=terms))
+            return run_cancellable(spark, lambda: write_report(events, out, source="totem demo", terms=terms))

@@ -62,7 +62,7 @@ def _names(text: str) -> list[str]:
 
 def run_figures(arguments: argparse.Namespace) -> int:
     try:
-        from totempole.spark.aside import aside
+        from totempole.spark.cancellable import run_cancellable
         from totempole.spark.paper.figures import chosen_figures
         from totempole.spark.paper.rerun import points_of, rerun
         from totempole.spark.paper.studies import Scale
@@ -78,7 +78,7 @@ def run_figures(arguments: argparse.Namespace) -> int:
         screen.progress("simulating", len(points_of(figures, scale))) as advance,
         watching(spark, lambda done, note, _known: advance(done, note)),
     ):
-        found = aside(spark, lambda: rerun(spark, figures, scale, out))
+        found = run_cancellable(spark, lambda: rerun(spark, figures, scale, out))
     _show(screen, found, out)
     screen.save_json(_data(found, scale.repeats))
     return 0 if found.holds else 1

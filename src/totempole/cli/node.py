@@ -21,7 +21,7 @@ from totempole.cli import options
 from totempole.cli.command import EXIT_PASSING, EXIT_TROUBLE
 from totempole.cli.output import Screen, table
 from totempole.daemon.config import parse_address
-from totempole.daemon.doors import check_doors, try_doors
+from totempole.daemon.listeners import check_listeners, try_listeners
 from totempole.daemon.tls import listen_tcp
 from totempole.errors import TotemError
 from totempole.log.reader import LogReader
@@ -323,10 +323,10 @@ def _clients(config: NodeConfig, is_running: bool) -> str:
     """A node that runs has its own socket and port open. One that has no directory yet makes it, and then its
     socket."""
     clients = config.clients
-    check_doors(clients)
+    check_listeners(clients)
     if not is_running:
         has_directory = config.directory.is_dir()
-        try_doors(replace(clients, socket=config.clients_socket) if has_directory else clients)
+        try_listeners(replace(clients, socket=config.clients_socket) if has_directory else clients)
     return _clients_place(config)
 
 

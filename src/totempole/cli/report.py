@@ -68,8 +68,8 @@ def run_report(arguments: argparse.Namespace) -> int:
 
 
 def _write(screen: Screen, arguments: argparse.Namespace) -> Report:
-    from totempole.spark.aside import aside
     from totempole.spark.bronze import find_files, read_events
+    from totempole.spark.cancellable import run_cancellable
     from totempole.spark.progress import watching
     from totempole.spark.report.job import write_report
     from totempole.spark.run_files import rows_of
@@ -93,7 +93,7 @@ def _write(screen: Screen, arguments: argparse.Namespace) -> Report:
                 quick=arguments.quick,
                 terms=terms if arguments.verify else None,
             )
-            return aside(spark, work)
+            return run_cancellable(spark, work)
 
 
 def _show(screen: Screen, report: Report, elapsed_s: float) -> None:

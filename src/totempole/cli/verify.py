@@ -84,8 +84,8 @@ def run_verify(arguments: argparse.Namespace) -> int:
         from totempole.cli.verify_follow import follow
 
         return follow(screen, arguments)
-    from totempole.spark.aside import aside
     from totempole.spark.bronze import find_files
+    from totempole.spark.cancellable import run_cancellable
     from totempole.spark.progress import watching
     from totempole.spark.run_files import rows_of
     from totempole.spark.session import LARGE, LARGE_ROWS, open_session
@@ -112,7 +112,7 @@ def run_verify(arguments: argparse.Namespace) -> int:
                 logs=arguments.logs,
                 tell=tell,
             )
-            judged = aside(spark, work)
+            judged = run_cancellable(spark, work)
         show(screen, judged, evidence=not arguments.quick)
         screen.save_json(data(judged))
         return 0 if judged.holds else 1

@@ -24,7 +24,7 @@ PAUSE_S = 1.0
 def follow(screen: Screen, arguments: argparse.Namespace) -> int:
     """Exits 1 if something was violated."""
     from totempole.spark import follow as following
-    from totempole.spark.aside import aside
+    from totempole.spark.cancellable import run_cancellable
     from totempole.spark.session import open_session
 
     if len(arguments.traces) != 1 or not arguments.traces[0].is_dir():
@@ -49,7 +49,7 @@ def follow(screen: Screen, arguments: argparse.Namespace) -> int:
 
         with suppress(KeyboardInterrupt):
             while True:
-                aside(spark, look, cancel=lambda: None)
+                run_cancellable(spark, look, cancel=lambda: None)
                 time.sleep(PAUSE_S)
     screen.save_json({"updates": updates})
     return 1 if any(update["violations"] for update in updates) else 0

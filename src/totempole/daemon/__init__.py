@@ -3,5 +3,5 @@ go.
 
 Everything runs on the thread of the node's driver, in its loop (`host.Host`): nothing here waits. `service`
 keeps all connections; `connection` is one client; `queue` holds what it has not read yet; `pool` lends the
-memory for large messages; `account` grants credit; `listener`, `credentials` and `tls` are the doors.
+memory for large messages; `account` grants credit; `listeners`, `credentials` and `tls` let programs in.
 """

@@ -105,7 +105,7 @@ class Phase(Enum):
     CLOSED = "closed"
 
 
-class Protest(Exception):
+class ProtocolViolation(Exception):
     """The client has done what it must not. The reason is a short fixed word, for counters. `for_good`: it
     would do the same in its next session."""
 
@@ -131,7 +131,7 @@ class ByteStream(Protocol):
     def close(self) -> None: ...
 
 
-class Desk(Protocol):
+class Server(Protocol):
     """What a connection needs of the service."""
 
     @property
@@ -194,7 +194,7 @@ class Desk(Protocol):
 
 class Connection:
     def __init__(
-        self, desk: Desk, sock: ByteStream, identity: Identity, queue: ClientQueue, account: Account
+        self, server: Server, sock: ByteStream, identity: Identity, queue: ClientQueue, account: Account
     ) -> None:
         sock.setblocking(False)
         with suppress(OSError):
@@ -210,9 +210,9 @@ class Connection:
         self.name = ""
         self.process = 0
         """Its number, once it is welcome."""
-        self.deadline_us: int | None = desk.now_us() + GREETING_US
+        self.deadline_us: int | None = server.now_us() + GREETING_US
         """When it is closed unless something happens before."""
-        self._desk = desk
+        self._server = server
         self._reader = FrameReader(CLIENT_KINDS)
         self._more = False
         self._speechless = False
@@ -234,8 +234,8 @@ class Connection:
     def listens(self) -> bool:
         """Whether more may be read from it: not while it, or all together, have too much waiting for the
         ring, nor while it leaves unread so much that its own sends are to wait."""
-        held_up = self.account.overloaded or self.queue.blocks or self._desk.crowded
-        held_up = held_up or (bool(self._appends) and not self._desk.log_accepts)
+        held_up = self.account.overloaded or self.queue.blocks or self._server.crowded
+        held_up = held_up or (bool(self._appends) and not self._server.log_accepts)
         return self.phase is Phase.GREETING or (self.phase is Phase.OPEN and not held_up)
 
     @property
@@ -258,8 +258,8 @@ class Connection:
                 self._read()
         except CodecError as error:
             self.end(error.reason, f"what this client sent is not understood: {error}", for_good=True)
-        except Protest as protest:
-            self.end(protest.reason, str(protest), for_good=protest.for_good)
+        except ProtocolViolation as violation:
+            self.end(violation.reason, str(violation), for_good=violation.for_good)
 
     def _read(self) -> None:
         try:
@@ -295,7 +295,7 @@ class Connection:
             case Phase.GREETING if kind == Kind.HELLO:
                 self._greet(decode(kind, body))
             case Phase.GREETING:
-                raise Protest("no greeting", "the first frame has to be HELLO")
+                raise ProtocolViolation("no greeting", "the first frame has to be HELLO")
             case _:
                 pass  # it is being closed: what it still says does not count
 
@@ -308,10 +308,10 @@ class Connection:
             case Large():
                 self._large(frame)
             case AskGroups(request=request):
-                if not self._desk.ask_groups(self, request):
+                if not self._server.ask_groups(self, request):
                     self.answer(Refused(request, "GROUPS is being answered already: ask one at a time"))
             case AskNetworks(request=request, watch=watch):
-                self._desk.ask_networks(self, request, watch)
+                self._server.ask_networks(self, request, watch)
             case FindFrame():
                 self._ask_log(frame.request, FindRun(self.process, frame.request, RunId(*frame.run)))
             case HoldLog():
@@ -320,13 +320,13 @@ class Connection:
             case FollowLog():
                 self._follow(frame)
             case Unfollow(log=log):
-                self._desk.unfollow(self, log)
+                self._server.unfollow(self, log)
             case AskBarrier(request=request):
                 self._ask_barrier(request)
             case Bye():
                 self.end("bye", "", politely=True)
             case _:
-                raise Protest("out of place", f"{type(frame).__name__} is out of place")
+                raise ProtocolViolation("out of place", f"{type(frame).__name__} is out of place")
 
     # What a client may ask for
 
@@ -336,15 +336,15 @@ class Connection:
             text = (
                 f"this daemon speaks version {VERSION}, the client version {hello.version}: install the same"
             )
-            raise Protest("version", text)
+            raise ProtocolViolation("version", text)
         try:
-            process, cluster_id = self._desk.welcome(self)
+            process, cluster_id = self._server.welcome(self)
         except SessionError as error:
-            raise Protest("refused", str(error), for_good=False) from None
+            raise ProtocolViolation("refused", str(error), for_good=False) from None
         self.process = process.number
         self.phase = Phase.OPEN
         self.deadline_us = None
-        self.answer(Welcome(process, cluster_id, self.account.told, self._desk.limits))
+        self.answer(Welcome(process, cluster_id, self.account.told, self._server.limits))
 
     def _join(self, join: Join) -> None:
         # The policy counts from the first view on, which may come before the answer.
@@ -370,39 +370,39 @@ class Connection:
     def _send(self, body: Payload) -> None:
         send: Send = decode(Kind.SEND, body)
         self._spend(len(body))
-        self._feed_or_protest(send_weight(send.groups, len(send.batch)), self._multicast(send))
+        self._feed_or_refuse(send_weight(send.groups, len(send.batch)), self._multicast(send))
 
     def _state(self, body: Payload) -> None:
         state: State = decode(Kind.STATE, body)
         self._spend(len(body))
         weight = state_weight(state.group, len(state.content))
-        self._feed_or_protest(
+        self._feed_or_refuse(
             weight,
             GiveState(self.process, state.group, state.joiner, state.place, state.content, state.last),
         )
 
     def _spend(self, size: int) -> None:
-        most = self._desk.limits.send_bytes_max
+        most = self._server.limits.send_bytes_max
         if size > most:
-            raise Protest(
+            raise ProtocolViolation(
                 "too large", f"{size} bytes in one frame: at most {most}; larger messages go as LARGE"
             )
         if not self.account.spend(cost_of(size)):
-            raise Protest("overrun", "more was sent than the credit allows")
+            raise ProtocolViolation("overrun", "more was sent than the credit allows")
 
     def _multicast(self, send: Send) -> Multicast:
         return Multicast(self.process, send.groups, send.batch, send.service, send.notice)
 
-    def _feed_or_protest(self, weight: int, command: Command) -> None:
+    def _feed_or_refuse(self, weight: int, command: Command) -> None:
         try:
             self._feed(weight, command)
         except SessionError as error:
-            raise Protest("refused", str(error), for_good=False) from None
+            raise ProtocolViolation("refused", str(error), for_good=False) from None
 
     def _feed(self, weight: int, command: Command) -> None:
         self.account.add(weight)  # before it is fed: the ring may take it at once
         try:
-            self._desk.feed(command)
+            self._server.feed(command)
         except SessionError:
             self.account.taken(weight)
             raise
@@ -410,14 +410,14 @@ class Connection:
     # The log
 
     def _append(self, append: Append, size: int) -> None:
-        most = self._desk.limits.append_bytes_max
+        most = self._server.limits.append_bytes_max
         if most and size > most:
             self.answer(Refused(append.request, f"records of {size} bytes in one frame: at most {most}"))
             return
         try:
             keys = tuple([str(key, "utf-8") for key in Batch(append.keys)]) if append.keys else ()
         except (CodecError, UnicodeDecodeError):
-            raise Protest("frame malformed", "keys that cannot be read") from None
+            raise ProtocolViolation("frame malformed", "keys that cannot be read") from None
         if any(len(key.encode()) > KEY_BYTES_MAX for key in keys):
             self.answer(Refused(append.request, f"a key has at most {KEY_BYTES_MAX} bytes"))
             return
@@ -427,41 +427,41 @@ class Connection:
             append.log,
             bytes(append.batch),
             keys,
-            self._desk.wall_us(),
+            self._server.wall_us(),
             append.fence,
         )
         self._ask_log(append.request, command, append.wants_durable)
 
     def _ask_log(self, request: int, command: Command, wants_durable: bool = False) -> None:
         """What becomes of it comes to `log_answered`, some of it before this returns."""
-        if not self._desk.limits.append_bytes_max:
+        if not self._server.limits.append_bytes_max:
             self.answer(Refused(request, NO_LOG))
             return
         self._appends[request] = wants_durable
         try:
-            self._desk.feed(command)
+            self._server.feed(command)
         except SessionError as error:
             self._appends.pop(request, None)
             self._barriers.discard(request)
-            is_closed = self._desk.log_is_closed
+            is_closed = self._server.log_is_closed
             self.answer((RunLost(request, NO_RUN, str(error))) if is_closed else Refused(request, str(error)))
 
     def _follow(self, frame: FollowLog) -> None:
-        if not self._desk.limits.append_bytes_max:
+        if not self._server.limits.append_bytes_max:
             self.answer(Refused(frame.request, NO_LOG))
-        elif not self._desk.follow(self, frame.request, frame.log):
+        elif not self._server.follow(self, frame.request, frame.log):
             text = f"this program follows {FOLLOWS_MAX} logs, as many as one may: read the log service"
             self.answer(Refused(frame.request, text))
 
     def _ask_barrier(self, request: int) -> None:
-        if not self._desk.limits.append_bytes_max:
+        if not self._server.limits.append_bytes_max:
             self.answer(Refused(request, NO_LOG))
             return
         if len(self._barriers) >= BARRIERS_MAX:
             text = f"{BARRIERS_MAX} barriers are waited for already: one serves all who wait for it"
             self.answer(Refused(request, text))
             return
-        if not self._desk.log_is_open:
+        if not self._server.log_is_open:
             self.answer(FollowEnded(FollowEnd.CLOSED))  # it waits here; the client may go elsewhere
         self._barriers.add(request)
         self._ask_log(request, ReadBarrier(self.process, request))
@@ -474,8 +474,8 @@ class Connection:
     def log_answered(self, told: LogAnswer) -> None:
         match told:
             case Accepted(_, request, run):
-                self._accepted[request] = RunAccepted(request, run, self._desk.log_position)
-                self._desk.tell_accepted_soon(self)
+                self._accepted[request] = RunAccepted(request, run, self._server.log_position)
+                self._server.tell_accepted_soon(self)
             case Durable(_, request, run):
                 if self._appends.get(request):
                     self.tell_accepted()
@@ -514,37 +514,37 @@ class Connection:
 
     def _large(self, large: Large) -> None:
         if large.kind != Kind.SEND or self._asked is not None or self._assembly is not None:
-            raise Protest("out of place", "LARGE is for one message at a time")
-        most = self._desk.limits.message_bytes_max
+            raise ProtocolViolation("out of place", "LARGE is for one message at a time")
+        most = self._server.limits.message_bytes_max
         if not 0 < large.total <= most + LARGE_HEAD_BYTES:
             text = f"a message of {large.total} bytes: it has at most {most} (message_bytes_max)"
             self.answer(Refused(large.request, text))
             return
         self._asked = large
-        self._desk.ask_large(self, large.total)
+        self._server.ask_large(self, large.total)
 
     def grant(self) -> None:
         """The pool has lent what was asked for."""
         asked, self._asked = self._asked, None
         assert asked is not None
         self._assembly = Assembly(asked.kind, asked.total)
-        self.deadline_us = self._desk.now_us() + GRANT_US + asked.total // GRANT_BYTES_PER_US
+        self.deadline_us = self._server.now_us() + GRANT_US + asked.total // GRANT_BYTES_PER_US
         self.answer(Done(asked.request))
 
     def _part(self, content: Payload) -> None:
         assembly = self._assembly
         if assembly is None:
-            raise Protest("out of place", "PART without a LARGE that was granted")
+            raise ProtocolViolation("out of place", "PART without a LARGE that was granted")
         if not assembly.add(content):
             return
         send: Send = decode(Kind.SEND, assembly.body)
         self._assembly = self.deadline_us = None
         self.account.add_large(send_weight(send.groups, len(send.batch)), assembly.total)
         try:
-            self._desk.feed(self._multicast(send))
+            self._server.feed(self._multicast(send))
         except SessionError as error:
-            self._desk.give_back(self.account.drop_large())
-            raise Protest("refused", str(error), for_good=False) from None
+            self._server.give_back(self.account.drop_large())
+            raise ProtocolViolation("refused", str(error), for_good=False) from None
 
     # Writing
 
@@ -556,7 +556,7 @@ class Connection:
         if self._speechless or self.phase not in (Phase.GREETING, Phase.OPEN):
             return
         if all(self.queue.put(frame, above) for frame in frames):
-            self._desk.has_frames(self)
+            self._server.has_frames(self)
         else:
             self._overflow()
 
@@ -566,14 +566,14 @@ class Connection:
             return True
         if not self.queue.push(frames):
             return False
-        self._desk.has_frames(self)
+        self._server.has_frames(self)
         return True
 
     def tell(self, event: GroupEvent, frames: Sequence[Outgoing]) -> None:
         if self._speechless or self.phase is not Phase.OPEN:
             return
         if self.queue.tell(event, frames):
-            self._desk.has_frames(self)
+            self._server.has_frames(self)
         else:
             self._overflow()
 
@@ -620,21 +620,21 @@ class Connection:
         if self.phase not in (Phase.GREETING, Phase.OPEN):
             return
         self.phase = Phase.CLOSING
-        self.deadline_us = self._desk.now_us() + CLOSING_US
+        self.deadline_us = self._server.now_us() + CLOSING_US
         farewell = Ended(text) if politely else Refused(FOR_GOOD if for_good else 0, text)
         last = Outgoing(cut(farewell)[0])
         self.queue.close(last, politely)
         if self._speechless:
             self.queue.discard()
-        self._desk.ended(self, reason, text)
-        self._desk.has_frames(self)
+        self._server.ended(self, reason, text)
+        self._server.has_frames(self)
 
     def hang_up(self) -> None:
         """The client has gone, or is not waited for any more."""
         if self.phase in (Phase.GREETING, Phase.OPEN):
             self.phase = Phase.CLOSING
             amid = len(self._reader) > 0 or self._assembly is not None
-            self._desk.ended(self, "hung up amid a frame" if amid else "hung up", "")
+            self._server.ended(self, "hung up amid a frame" if amid else "hung up", "")
             self.write()  # it may have closed only its own half
         self._close()
 
@@ -642,7 +642,7 @@ class Connection:
         if self.phase is not Phase.CLOSED:
             self.phase = Phase.CLOSED
             self.queue.discard()
-            self._desk.closed(self)
+            self._server.closed(self)
             self.socket.close()
 
     def expire(self) -> None:

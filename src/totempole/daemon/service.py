@@ -22,10 +22,10 @@ from totempole.daemon.account import Account
 from totempole.daemon.config import ClientsConfig
 from totempole.daemon.connection import ByteStream, Connection, Phase
 from totempole.daemon.descriptors import SPARE, allow_descriptors
-from totempole.daemon.doors import UnixDoor, check_doors, try_doors, turn_away
 from totempole.daemon.following import Followers
 from totempole.daemon.host import Host, unwatch
 from totempole.daemon.identity import EMBEDDED, Identity
+from totempole.daemon.listeners import UnixAcceptor, check_listeners, try_listeners, turn_away
 from totempole.daemon.log import Complaints
 from totempole.daemon.pool import LargePool
 from totempole.daemon.queue import ClientQueue, Memory, Outgoing
@@ -108,7 +108,7 @@ class ClientService:
         """Processes that leave in the next round."""
         self._round_is_set = False
         self._crowded = False
-        self._doors: list[UnixDoor | TlsFront] = []
+        self._listeners: list[UnixAcceptor | TlsFront] = []
         self._no_more = ""
         """Why nobody is let in any more."""
         self._accepted = 0
@@ -121,8 +121,8 @@ class ClientService:
     def check(self) -> None:
         """Raises for settings with which `open` could not work. A node that found out then would have joined
         the ring first, and break it up."""
-        check_doors(self.config)
-        try_doors(self.config)
+        check_listeners(self.config)
+        try_listeners(self.config)
 
     def attach(self, host: Host) -> None:
         self._host = host
@@ -137,12 +137,12 @@ class ClientService:
         per_client = 3 if config.listen else 1
         allow_descriptors(config.clients_max * per_client + SPARE)
         if config.enabled and config.socket is not None:
-            self._doors.append(UnixDoor(config, self._host, self.adopt, self._turned_away))
+            self._listeners.append(UnixAcceptor(config, self._host, self.adopt, self._turned_away))
         if config.enabled and config.listen:
-            self._doors.append(TlsFront(config, self._host.call, self.adopt, self._turned_away))
+            self._listeners.append(TlsFront(config, self._host.call, self.adopt, self._turned_away))
 
     def adopt(self, sock: ByteStream, identity: Identity = EMBEDDED) -> None:
-        """A connected socket: of the program that embeds the node, or from one of the doors."""
+        """A connected socket: of the program that embeds the node, or from one of the listeners."""
         if self._no_more or len(self._connections) >= self.config.clients_max:
             text = (
                 self._no_more
@@ -206,8 +206,8 @@ class ClientService:
 
     def stop_accepting(self, reason: str = "the node is leaving") -> None:
         self._no_more = reason
-        for door in self._doors:
-            door.stop_listening()
+        for listener in self._listeners:
+            listener.stop_listening()
 
     def finish(self, reason: str) -> None:
         """Every client is told that it is over, after all that it has not read; `clients` is 0 when all have
@@ -235,9 +235,9 @@ class ClientService:
             connection.end("node ended", reason, politely=True)
             connection.write()
             connection.hang_up()
-        for door in self._doors:
-            door.close()
-        self._doors.clear()
+        for listener in self._listeners:
+            listener.close()
+        self._listeners.clear()
 
     @property
     def clients(self) -> int:

@@ -19,8 +19,8 @@ from typing import Any
 
 from totempole.daemon.credentials import allowed_uids, peer_of
 from totempole.daemon.identity import EMBEDDED, Identity
-from totempole.daemon.listener import UnixListener
 from totempole.daemon.log import Complaints
+from totempole.daemon.socket_file import UnixListener
 from totempole.daemon.tls import HANDSHAKE_S, certificate_name, server_context
 from totempole.errors import CodecError, NetworkError, TotemError
 from totempole.log_service.answering import (

@@ -45,8 +45,8 @@ T = TypeVar("T")
 RECORDS_UNDER_WAY_MAX = 4
 """Of each lane. What is called meanwhile is gathered into the next record."""
 RECORD_CALLS_MAX = 2_048
-RECORD_BYTES = 128 * 1024
-"""A record that has so much takes no more calls."""
+RECORD_BYTES = 512 * 1024
+"""A record that has so much takes no more calls. A node takes twice that in one append."""
 WAITING_BYTES_MAX = 64 * 1024 * 1024
 """Of calls that are not applied yet. In a minority they may wait for long."""
 BARRIERS_UNDER_WAY_MAX = 2

@@ -32,7 +32,7 @@ from totempole.core.inputs import Arrived, Expired, Input, Narrowed, Start, Writ
 from totempole.core.order import Deliver, InstallConfiguration, Leave, Submit
 from totempole.corel.events import GreenNews, LogAlarm, LogAnswer, StandingChanged, Unknown
 from totempole.corel.layer import Replica
-from totempole.daemon.doors import turn_away
+from totempole.daemon.listeners import turn_away
 from totempole.daemon.service import ClientService
 from totempole.errors import CodecError, StorageError, TotemError
 from totempole.groups import Batch, GroupLayer, Outbox
@@ -110,11 +110,11 @@ class Driver:
         logger: logging.Logger,
         keyring: Keyring | None = None,
         *,
-        opens_doors: bool = False,
+        accepts_clients: bool = False,
     ) -> None:
-        """`opens_doors`: a daemon, which lets clients connect."""
+        """`accepts_clients`: a daemon, which lets clients connect."""
         self.config = config
-        self._opens_doors = opens_doors
+        self._accepts_clients = accepts_clients
         self._settled = False
         self._early: list[socket.socket] = []
         """Programs that came before the node had settled."""
@@ -190,7 +190,7 @@ class Driver:
             self._watch_network(network)
         self._epoll.register(self._waker, select.EPOLLIN)
         clients = config.clients
-        if self._opens_doors:
+        if self._accepts_clients:
             clients = replace(clients, socket=config.clients_socket)
         self.clients = ClientService(
             clients,
@@ -203,7 +203,7 @@ class Driver:
         )
         on_close(lambda: self.clients.close(self._last_words))
         on_close(self._turn_early_away)
-        if self._opens_doors:
+        if self._accepts_clients:
             self.clients.check()
 
     def _open_network(self, network: Network) -> None:
@@ -479,7 +479,7 @@ class Driver:
             return
         self._settled = True
         self._admit_early()
-        if self._opens_doors and not self._leaving:
+        if self._accepts_clients and not self._leaving:
             try:
                 self.clients.open()
             except TotemError as error:

@@ -23,7 +23,7 @@ from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Literal, Protocol
 
-from totempole.daemon.doors import turn_away
+from totempole.daemon.listeners import turn_away
 from totempole.errors import ConfigurationError, TotemError
 from totempole.runtime.config import LoggingConfig, NodeConfig, build
 from totempole.runtime.config_text import print_config

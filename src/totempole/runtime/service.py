@@ -50,7 +50,9 @@ class Service:
         self._reread = reread
         self._logger = logger
         self._stopping = False
-        self._driver = Driver(config, NoApplication(), logger, load_keyring(config, logger), opens_doors=True)
+        self._driver = Driver(
+            config, NoApplication(), logger, load_keyring(config, logger), accepts_clients=True
+        )
         self._driver.filter = self.packet_filter = packet_filter
         self.network_requests = NetworkRequests(self._driver) if self._driver.stack.networks else None
         self.log_requests = LogRequests(self._driver) if self._driver.log is not None else None

@@ -1,7 +1,7 @@
 """All properties stated over tables, for all runs at once: the judge of large traces.
 
 Properties that look at few rows, such as those of membership, are stated for all runs. Those of messages are
-stated for the runs that `suspicion` could not clear; those of groups for the runs that have groups. Of runs
+stated for the runs that `prefilter` could not clear; those of groups for the runs that have groups. Of runs
 that have a log, the checkers judge its properties in parts: these are stated once.
 """
 
@@ -15,13 +15,13 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from totempole.checkers.properties import PROPERTIES
-from totempole.spark import findings, suspicion
+from totempole.spark import findings, prefilter
+from totempole.spark.checkpoint import checkpoint_all, checkpointed
 from totempole.spark.group_silver import GroupSilver
 from totempole.spark.in_parts import LOG_JOBS, findings_in_parts
 from totempole.spark.properties.group import GROUP
 from totempole.spark.properties.networks import NETWORKS
 from totempole.spark.properties.ring import RING
-from totempole.spark.settling import settle, settled
 from totempole.spark.silver import Silver
 from totempole.spark.sums import Sums
 
@@ -34,28 +34,28 @@ Statement = Callable[[Any], Iterable[DataFrame]]
 
 def findings_of_statements(silver: Silver, tell: Tell = lambda done, note: None) -> DataFrame:
     """`tell` hears how many properties are done, of all, and the name of the last."""
-    suspects = settled(suspicion.suspects(Sums(silver).settled()))
+    suspects = checkpointed(prefilter.suspects(Sums(silver).checkpointed()))
     doubtful = {row["property"] for row in suspects.select("property").distinct().collect()}
     tell(0, "suspects found")
     work: list[tuple[str, Statement, Any]] = [
-        (name, statement, silver) for name, statement in RING.items() if name not in suspicion.PROPERTIES
+        (name, statement, silver) for name, statement in RING.items() if name not in prefilter.PROPERTIES
     ]
     work += [(name, statement, silver) for name, statement in NETWORKS.items()]
     if doubtful:
         few = silver.only(suspects)
-        settle(few, _FEW)
+        checkpoint_all(few, _FEW)
         work += [(name, statement, few) for name, statement in RING.items() if name in doubtful]
-    grouped = settled(silver.spans.where("grouped").select("run").distinct())
+    grouped = checkpointed(silver.spans.where("grouped").select("run").distinct())
     if not grouped.isEmpty():
         groups = GroupSilver(silver.only(grouped))
-        settle(groups.silver, _FEW)
-        settle(groups, _GROUPS)
+        checkpoint_all(groups.silver, _FEW)
+        checkpoint_all(groups, _GROUPS)
         work += [(name, statement, groups) for name, statement in GROUP.items()]
     found = _state(work, tell)
-    logged = settled(silver.spans.where("logged").select("run").distinct())
+    logged = checkpointed(silver.spans.where("logged").select("run").distinct())
     if not logged.isEmpty():
         few = silver.only(logged)
-        found.append(settled(findings_in_parts(few.bronze, few.terms, jobs=LOG_JOBS)))
+        found.append(checkpointed(findings_in_parts(few.bronze, few.terms, jobs=LOG_JOBS)))
     return reduce(DataFrame.unionByName, found)
 
 
@@ -84,7 +84,7 @@ def _state(work: list[tuple[str, Statement, Any]], tell: Tell) -> list[DataFrame
     def one(item: tuple[str, Statement, Any]) -> DataFrame:
         nonlocal done
         name, statement, tables = item
-        found = settled(findings.named(name, statement(tables)))
+        found = checkpointed(findings.named(name, statement(tables)))
         done += 1
         tell(done, name)
         return found

@@ -1,6 +1,6 @@
 """What the rows of a run add up to: one sum for each message, one for each stay in a configuration.
 
-`suspicion` clears runs by these. Every row is looked at twice, numbers only, and nothing is sorted but by the
+`prefilter` clears runs by these. Every row is looked at twice, numbers only, and nothing is sorted but by the
 node's own order; what follows is small. Sets of nodes are bits of one number.
 """
 
@@ -12,7 +12,7 @@ from functools import cached_property
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from totempole.spark.settling import settle
+from totempole.spark.checkpoint import checkpoint_all
 from totempole.spark.silver import Silver, ring_id
 
 NODES_MAX = 62
@@ -26,10 +26,10 @@ _STAY_KINDS = ("configuration", "originate", "deliver")
 class Sums:
     silver: Silver
 
-    def settled(self) -> Sums:
+    def checkpointed(self) -> Sums:
         """With what is asked for again and again worked out."""
-        settle(self.silver, ("spans", "skeleton", "lives", "stays", "nodes"))
-        settle(self, ("slots", "visits"))
+        checkpoint_all(self.silver, ("spans", "skeleton", "lives", "stays", "nodes"))
+        checkpoint_all(self, ("slots", "visits"))
         return self
 
     @cached_property

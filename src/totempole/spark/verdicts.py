@@ -17,11 +17,11 @@ from totempole.checkers.terms_file import read_terms
 from totempole.checkers.verdict import LISTED_MAX, Outcome
 from totempole.errors import TraceError
 from totempole.spark.bronze import damage, find_files, read_events
+from totempole.spark.checkpoint import checkpointed
 from totempole.spark.log_files import LogFiles, find_logs
 from totempole.spark.oracle import judge_files as judge_groups
 from totempole.spark.oracle import judge_runs
 from totempole.spark.run_files import group_by_run
-from totempole.spark.settling import settled
 from totempole.spark.silver import Silver
 from totempole.spark.statements import Tell
 from totempole.spark.tables import Tables
@@ -94,7 +94,7 @@ def judge_files(
                 judged = _judged(by_checkers(judge_groups(spark, groups, known, otherwise)))
                 return _with_logs(judged, stored)
         events = _chosen(read_events(spark, files), runs)
-        terms = settled(terms_of(events, terms_table(spark, known), otherwise))
+        terms = checkpointed(terms_of(events, terms_table(spark, known), otherwise))
         return _with_logs(judge(events, terms, by=by, oracle=oracle, tell=tell), stored)
     except (PySparkException, Py4JJavaError) as error:
         found = damage(error)

@@ -19,8 +19,8 @@ from totempole.checkers.properties import PROPERTIES
 from totempole.checkers.verdict import LISTED_MAX
 from totempole.errors import TraceError
 from totempole.spark import findings, oracle
+from totempole.spark.checkpoint import checkpoint_all, checkpointed
 from totempole.spark.in_parts import findings_in_parts
-from totempole.spark.settling import settle, settled
 from totempole.spark.silver import Silver
 from totempole.spark.statements import Tell, findings_of_statements
 
@@ -62,8 +62,8 @@ def verify(
     judge: Judge | None = None,
 ) -> Verification:
     """`tell` hears how many properties are done, of `len(NAMES)`, and the name of the last."""
-    silver = Silver(bronze, settled(terms))
-    settle(silver, ("spans",))
+    silver = Silver(bronze, checkpointed(terms))
+    checkpoint_all(silver, ("spans",))
     check_steps(silver)
     rows = silver.spans.groupBy("run").agg(F.sum("rows").alias("rows")).agg(F.sum("rows"), F.max("rows"))
     total, most = rows.collect()[0]
@@ -86,14 +86,14 @@ def verify(
 def _found(judge: Judge, silver: Silver, tell: Tell) -> DataFrame:
     if judge is Judge.STATEMENTS:
         return findings_of_statements(silver, tell)
-    found = settled(findings_in_parts(silver.bronze, silver.terms))
+    found = checkpointed(findings_in_parts(silver.bronze, silver.terms))
     tell(len(NAMES), "all parts")
     return found
 
 
 def by_checkers(judged: DataFrame) -> Verification:
     """`judged`: what `oracle` found."""
-    judged = settled(judged)
+    judged = checkpointed(judged)
     counts = (F.count("*"), F.sum("rows"), F.count_if("grouped"), F.count_if("logged"))
     runs, rows, grouped, logged = judged.agg(*counts).collect()[0]
     for row in judged.where("trouble is not null").orderBy("run").limit(1).collect():

@@ -20,12 +20,12 @@ from totempole.checkers.stored_logs import StoredLog, StoredLogs
 from totempole.checkers.terms import Terms
 from totempole.errors import ConfigurationError, StorageError
 from totempole.spark import findings
+from totempole.spark.checkpoint import checkpointed
 from totempole.spark.in_parts import findings_of, findings_schema
 from totempole.spark.log_files import LogFiles, read_items
 from totempole.spark.log_parts import Told, deal, greens_in, parts_of, told_in
 from totempole.spark.log_ranges import RANGE_RECORDS, RANGE_RUNS, range_of, ranges_of
 from totempole.spark.oracle import without_collector
-from totempole.spark.settling import settled
 from totempole.trace.arrow import to_rows
 from totempole.trace.schema import Row
 
@@ -62,7 +62,7 @@ def verify_logs(
     parts = parts_of(events.sparkSession, [run], starts)
     judged = greens.groupBy("run", "part").cogroup(parts.groupBy("run", "part"))
     schema = f"{findings.SCHEMA}, copy bigint"
-    found = settled(
+    found = checkpointed(
         judged.applyInArrow(_judge_with(tuple(logs), told, tuple(starts), terms), schema).distinct()
     )
     for row in found.where(F.col("property") == _UNREADABLE).orderBy("text").limit(1).collect():

@@ -18,7 +18,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from totempole.errors import ConfigurationError
-from totempole.spark.aside import aside
+from totempole.spark.cancellable import run_cancellable
 from totempole.spark.topology.deletion import NODES_MAX, decay
 from totempole.spark.topology.graphs import Edge, random_graph
 from totempole.spark.topology.patterns import Pattern, robust_pattern
@@ -209,7 +209,7 @@ TABLES = {
 
 def run(spark: SparkSession, study: Study) -> dict[str, pa.Table]:
     """All the tables. They are small, so the driver has them, and executors need not see its disk."""
-    return aside(spark, lambda: tables(trials(spark, study)))
+    return run_cancellable(spark, lambda: tables(trials(spark, study)))
 
 
 def tables(trials: DataFrame) -> dict[str, pa.Table]:

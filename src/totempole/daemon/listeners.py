@@ -14,7 +14,7 @@ from totempole.daemon.connection import ByteStream
 from totempole.daemon.credentials import allowed_uids, peer_of
 from totempole.daemon.host import Host, unwatch
 from totempole.daemon.identity import Identity
-from totempole.daemon.listener import UnixListener
+from totempole.daemon.socket_file import UnixListener
 from totempole.daemon.tls import listen_tcp, server_context
 from totempole.session import FOR_GOOD, Refused
 from totempole.session.codec import encode
@@ -24,7 +24,7 @@ PAUSE_US = 500_000
 """How long nobody is accepted after the system had no descriptor or memory to spare."""
 
 
-def check_doors(config: ClientsConfig) -> None:
+def check_listeners(config: ClientsConfig) -> None:
     """Raises for users that this host does not know, and for files that TLS cannot use."""
     if config.enabled:
         allowed_uids(config.users)
@@ -32,7 +32,7 @@ def check_doors(config: ClientsConfig) -> None:
             server_context(config)
 
 
-def try_doors(config: ClientsConfig) -> None:
+def try_listeners(config: ClientsConfig) -> None:
     """Opens the socket and the port, and closes them again. Raises for what cannot be opened."""
     if config.enabled and config.socket is not None:
         UnixListener(config.socket, config.socket_mode).close()
@@ -40,7 +40,7 @@ def try_doors(config: ClientsConfig) -> None:
         listen_tcp(config.address).close()
 
 
-class UnixDoor:
+class UnixAcceptor:
     """Open on construction. `enter` gets each connection that may come in, `complain` the reason
     otherwise."""
 

@@ -17,7 +17,7 @@ CANCEL_EVERY_S = 0.3
 Found = TypeVar("Found")
 
 
-def aside(
+def run_cancellable(
     spark: SparkSession, work: Callable[[], Found], cancel: Callable[[], object] | None = None
 ) -> Found:
     """What the work gives. Ctrl-C calls `cancel` (or else cancels all jobs) until it has ended, and goes on
