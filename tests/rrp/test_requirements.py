@@ -16,7 +16,7 @@ from rrp_bench import GATE, NEXT_RING, RING, WAIT_MOST_US, Bench
 from sweeps import first_of
 from totempole.rrp.gate import WAIT_LEAST_US
 from totempole.rrp.layer import ROTATION_WEIGHT
-from totempole.rrp.paths import Evidence, Path
+from totempole.rrp.paths import Evidence, Lost, Path
 
 X, Y = 0, 1
 
@@ -186,6 +186,29 @@ def test_a6_p5_messages_that_lose_a_part_of_their_segments() -> None:
     for _ in range(100_000):
         path.note(Evidence.MESSAGES, 0.05)
     assert not path.bad
+
+
+@pytest.mark.parametrize("evidence", [Evidence.MESSAGES, Evidence.SHORT])
+@pytest.mark.parametrize("tokens_lost", [0.0, 1.0])
+def test_a_path_that_loses_what_goes_to_all_says_whether_tokens_came(
+    evidence: Evidence, tokens_lost: float
+) -> None:
+    """By hellos, too: once another path has failed, messages go elsewhere."""
+    path = Path()
+    path.note(Evidence.TOKENS, 0.0)
+    for _ in range(11):
+        path.note(Evidence.TOKENS, tokens_lost)
+        path.note(evidence, 1.0)
+    assert path.bad
+    assert bool(path.lost & Lost.NOT_TOKENS) is (tokens_lost == 0.0)
+
+
+def test_a_path_without_tokens_says_nothing_of_them() -> None:
+    path = Path()
+    for _ in range(11):
+        path.note(Evidence.SHORT, 1.0)
+    assert path.bad
+    assert not path.lost & Lost.NOT_TOKENS
 
 
 def test_a6_p5_a_network_that_is_slower_than_the_token_loses_nothing() -> None:

@@ -37,6 +37,10 @@ class Evidence(IntEnum):
     """Hellos as long as the network takes."""
 
 
+TO_ALL = (Evidence.MESSAGES, Evidence.SHORT)
+"""Multicast. Once another path has failed, messages go elsewhere, and hellos are what is left to judge by."""
+
+
 class Lost(IntFlag):
     """What a path loses."""
 
@@ -47,7 +51,7 @@ class Lost(IntFlag):
     INTERFACE = 16
     """The receiver's own interface is gone."""
     NOT_TOKENS = 32
-    """Messages are lost, and the tokens that precede them on the ring are not."""
+    """What goes to all is lost, and tokens, which go to one, are not."""
 
 
 class Finding(NamedTuple):
@@ -112,7 +116,7 @@ class Path:
         if not leak.note(lost):
             return False
         tokens = self.leaks[Evidence.TOKENS]
-        if not self.bad and evidence is Evidence.MESSAGES and tokens.fresh and tokens.level < 1:
+        if not self.bad and evidence in TO_ALL and tokens.fresh and tokens.level < 1:
             self.lost |= Lost.NOT_TOKENS
         before = self.bad, self.dead, self.lost
         self.bad = True
