@@ -6,6 +6,7 @@ import socket
 from collections.abc import Sequence
 from typing import Any
 
+from totempole.client.protocol import Protocol
 from totempole.groups import pack
 from totempole.groups.events import BecameSafe, GroupMessages, GroupView, StateAsked, StateBegins, StateChunk
 from totempole.session import (
@@ -40,6 +41,16 @@ LIMITS = Limits(
     append_bytes_max=100_000,
 )
 CREDIT = 262_144
+
+
+def hear(protocol: Protocol, data: bytes) -> None:
+    """What a daemon says, read as a session reads it."""
+    while data:
+        with protocol.room() as room:
+            count = min(len(room), len(data))
+            room[:count] = data[:count]
+        protocol.received(count)
+        data = data[count:]
 
 
 def place(seq: int, index: int = 0) -> Place:

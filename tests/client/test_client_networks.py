@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from daemon_loop import Daemon, daemon
-from scripted_daemon import ME, OTHER, Hearing, begins, chunk, encoded, messages, view, welcome
+from scripted_daemon import ME, OTHER, Hearing, begins, chunk, encoded, hear, messages, view, welcome
 
 from totempole.client import blocking
 from totempole.client.endpoint import Reconnect
@@ -34,7 +34,7 @@ QUICK = Reconnect(first_s=0.01, most_s=0.05, give_up_s=60)
 def opened() -> Protocol:
     protocol = Protocol()
     protocol.connect()
-    protocol.receive(encoded(welcome()))
+    hear(protocol, encoded(welcome()))
     protocol.sending.out.clear()
     return protocol
 
@@ -53,7 +53,7 @@ def test_the_table_is_an_answer() -> None:
     protocol = opened()
     request = protocol.ask_networks()
     assert said(protocol) == [AskNetworks(request)]
-    protocol.receive(encoded(NetworkTable(request, TWO)))
+    hear(protocol, encoded(NetworkTable(request, TWO)))
     assert [answer.value for answer in protocol.answers] == [TWO]
 
 
@@ -63,7 +63,7 @@ def test_who_wants_changes_hears_first_how_things_stand() -> None:
     protocol.open_events(networks=True)
     (asked,) = said(protocol)
     assert asked.watch
-    protocol.receive(encoded(NetworkTable(asked.request, TWO), NEWS))
+    hear(protocol, encoded(NetworkTable(asked.request, TWO), NEWS))
     assert taken(protocol) == [*STANDING, EVENT]
     assert not protocol.answers
     assert not protocol.asking
@@ -72,7 +72,7 @@ def test_who_wants_changes_hears_first_how_things_stand() -> None:
 def test_who_does_not_want_changes_hears_none() -> None:
     protocol = opened()
     protocol.open_events(networks=False)
-    protocol.receive(encoded(NEWS))
+    hear(protocol, encoded(NEWS))
     assert said(protocol) == taken(protocol) == []
 
 
@@ -82,7 +82,7 @@ def test_after_closing_the_stream_changes_are_wanted_anew() -> None:
     said(protocol)
     protocol.inbox.close_whole()
     protocol.open_events(networks=False)
-    protocol.receive(encoded(NEWS))
+    hear(protocol, encoded(NEWS))
     assert taken(protocol) == []
     protocol.open_events(networks=True)
     assert len(said(protocol)) == 1
@@ -94,10 +94,10 @@ def test_a_session_that_comes_back_asks_again() -> None:
     protocol.lost("gone")
     said(protocol)
     protocol.connect()
-    protocol.receive(encoded(welcome()))
+    hear(protocol, encoded(welcome()))
     hello, asked = said(protocol)
     assert (type(hello), asked.watch) == (Hello, True)
-    protocol.receive(encoded(NetworkTable(asked.request, TWO)))
+    hear(protocol, encoded(NetworkTable(asked.request, TWO)))
     assert [type(event) for event in taken(protocol)] == [Reconnected, NetworkChanged, NetworkChanged]
     assert not protocol.answers
 
@@ -110,7 +110,7 @@ def test_asking_while_the_connection_is_lost_fails_and_watching_waits() -> None:
     assert [(answer.request, str(answer.error)) for answer in protocol.answers] == [(request, "gone")]
     assert said(protocol) == []
     protocol.connect()
-    protocol.receive(encoded(welcome()))
+    hear(protocol, encoded(welcome()))
     assert [type(frame) for frame in said(protocol)] == [Hello, AskNetworks]
 
 
@@ -118,9 +118,9 @@ def test_a_change_keeps_its_place_behind_a_state_that_is_on_its_way() -> None:
     protocol = opened()
     protocol.open_events(networks=True)
     protocol.join(Joining("g", Policy.BLOCK, None, True))
-    protocol.receive(encoded(view(10, OTHER, first=True), begins(20), messages(30, b"x"), NEWS))
+    hear(protocol, encoded(view(10, OTHER, first=True), begins(20), messages(30, b"x"), NEWS))
     assert [type(event) for event in taken(protocol)] == [View]
-    protocol.receive(encoded(messages(60, b"y"), chunk(b"state", last=True)))
+    hear(protocol, encoded(messages(60, b"y"), chunk(b"state", last=True)))
     kinds = [type(event) for event in taken(protocol)]
     assert kinds == [State, Messages, NetworkChanged, Messages]
     assert ME in protocol.inbox.memberships["g"].members

@@ -8,7 +8,20 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scripted_daemon import CREDIT, LIMITS, ME, OTHER, THIRD, Hearing, asked, encoded, messages, view, welcome
+from scripted_daemon import (
+    CREDIT,
+    LIMITS,
+    ME,
+    OTHER,
+    THIRD,
+    Hearing,
+    asked,
+    encoded,
+    hear,
+    messages,
+    view,
+    welcome,
+)
 
 from totempole.client.events import Reconnected
 from totempole.client.protocol import Answer, Joining, Phase, Protocol, policy_of
@@ -41,7 +54,7 @@ G = Target(("g",), Service.AGREED, False)
 def opened(process: ProcessId = ME, name: str = "") -> Protocol:
     protocol = Protocol(name)
     protocol.connect()
-    protocol.receive(encoded(welcome(process)))
+    hear(protocol, encoded(welcome(process)))
     protocol.sending.out.clear()
     return protocol
 
@@ -63,7 +76,7 @@ def test_the_first_frame_is_a_greeting() -> None:
     assert protocol.phase is Phase.CONNECTING
     with pytest.raises(SessionError, match="not open"):
         _ = protocol.process
-    protocol.receive(encoded(welcome()))
+    hear(protocol, encoded(welcome()))
     assert protocol.phase is Phase.OPEN
     assert protocol.process == ME
 
@@ -72,10 +85,10 @@ def test_a_join_is_done_when_its_view_has_come() -> None:
     protocol = opened()
     request = protocol.join(joining(provider=lambda: b""))
     assert said(protocol) == [Join(request, "g", Policy.BLOCK, donor=True, wants_state=False)]
-    protocol.receive(encoded(Done(request)))
+    hear(protocol, encoded(Done(request)))
     assert protocol.answers == []
     assert protocol.asking
-    protocol.receive(encoded(view(1, first=True)))
+    hear(protocol, encoded(view(1, first=True)))
     assert protocol.answers == [Answer(request)]
     assert not protocol.asking
 
@@ -83,7 +96,7 @@ def test_a_join_is_done_when_its_view_has_come() -> None:
 def test_a_join_that_is_refused_leaves_nothing_behind() -> None:
     protocol = opened()
     request = protocol.join(joining())
-    protocol.receive(encoded(Refused(request, "no")))
+    hear(protocol, encoded(Refused(request, "no")))
     (answer,) = protocol.answers
     assert str(answer.error) == "no"
     assert not protocol.inbox.memberships
@@ -107,7 +120,7 @@ def test_requests_come_after_what_was_multicast_before() -> None:
 def test_the_table_of_groups_is_an_answer() -> None:
     protocol = opened()
     request = protocol.ask_groups()
-    protocol.receive(encoded(GroupTable(request, {"g": (ME, OTHER)})))
+    hear(protocol, encoded(GroupTable(request, {"g": (ME, OTHER)})))
     assert protocol.answers == [Answer(request, None, {"g": (ME, OTHER)})]
 
 
@@ -117,7 +130,7 @@ def test_a_large_message_waits_for_leave_and_goes_in_parts() -> None:
     (large,) = said(protocol)
     assert isinstance(large, Large)
     assert large[:2] == (request, Kind.SEND)
-    protocol.receive(encoded(Done(request)))
+    hear(protocol, encoded(Done(request)))
     assert protocol.answers == [Answer(request)]
     hearing = Hearing()
     hearing.feed(encode(large))
@@ -133,7 +146,7 @@ def test_a_large_message_waits_for_leave_and_goes_in_parts() -> None:
 def lost_and_back(protocol: Protocol, process: ProcessId = OTHER) -> list[Any]:
     protocol.lost("gone")
     protocol.connect()
-    protocol.receive(encoded(welcome(process)))
+    hear(protocol, encoded(welcome(process)))
     return said(protocol)
 
 
@@ -141,7 +154,7 @@ def test_groups_are_joined_again_in_their_order() -> None:
     protocol = opened()
     for number, group in enumerate("bac", 1):
         request = protocol.join(joining(group))
-        protocol.receive(encoded(Done(request), view(number, group=group, first=True)))
+        hear(protocol, encoded(Done(request), view(number, group=group, first=True)))
     hello, *joins = lost_and_back(protocol)
     assert isinstance(hello, Hello)
     assert [join.group for join in joins] == ["b", "a", "c"]
@@ -152,23 +165,23 @@ def test_a_join_under_way_is_asked_for_again_and_answered_once() -> None:
     protocol = opened()
     request = protocol.join(joining())
     assert [frame.request for frame in lost_and_back(protocol) if isinstance(frame, Join)] == [request]
-    protocol.receive(encoded(Done(request), view(1, me=OTHER, first=True)))
+    hear(protocol, encoded(Done(request), view(1, me=OTHER, first=True)))
     assert protocol.answers == [Answer(request)]
 
 
 def test_a_group_that_cannot_be_joined_again_ends_with_an_error() -> None:
     protocol = opened()
-    protocol.receive(encoded(Done(protocol.join(joining())), view(1, first=True)))
+    hear(protocol, encoded(Done(protocol.join(joining())), view(1, first=True)))
     stream = protocol.inbox.memberships["g"].own
     (join,) = [frame for frame in lost_and_back(protocol) if isinstance(frame, Join)]
-    protocol.receive(encoded(Refused(join.request, "full")))
+    hear(protocol, encoded(Refused(join.request, "full")))
     assert str(stream.error) == "full"
     assert not any(answer.error for answer in protocol.answers)
 
 
 def test_what_was_left_stays_left_and_other_requests_fail() -> None:
     protocol = opened()
-    protocol.receive(encoded(Done(protocol.join(joining())), view(1, first=True)))
+    hear(protocol, encoded(Done(protocol.join(joining())), view(1, first=True)))
     protocol.answers.clear()
     leaving, asking = protocol.leave("g"), protocol.ask_groups()
     frames = lost_and_back(protocol)
@@ -182,7 +195,7 @@ def test_what_was_left_stays_left_and_other_requests_fail() -> None:
 def test_losing_it_twice_counts_together() -> None:
     """Between the two, nothing was received: the first loss is where the program stood."""
     protocol = opened()
-    protocol.receive(encoded(Done(protocol.join(joining())), view(1, first=True)))
+    hear(protocol, encoded(Done(protocol.join(joining())), view(1, first=True)))
     stream = protocol.inbox.memberships["g"].own
     protocol.inbox.take(stream)
     protocol.sending.check(G, 1)
@@ -200,7 +213,7 @@ def test_losing_it_twice_counts_together() -> None:
 
 def test_credit_begins_anew_with_each_connection() -> None:
     protocol = opened()
-    protocol.receive(encoded(Credit(CREDIT * 5)))
+    hear(protocol, encoded(Credit(CREDIT * 5)))
     lost_and_back(protocol)
     assert protocol.sending._credit == CREDIT
 
@@ -221,7 +234,7 @@ def test_the_end_answers_everyone() -> None:
 def donor() -> tuple[Protocol, StateAsked]:
     protocol = opened()
     request = protocol.join(joining(provider=lambda: b"state"))
-    protocol.receive(encoded(Done(request), view(1, first=True), view(2, OTHER), asked(2)))
+    hear(protocol, encoded(Done(request), view(1, first=True), view(2, OTHER), asked(2)))
     said(protocol)
     return protocol, asked(2)
 
@@ -242,7 +255,7 @@ def test_a_state_is_given_in_pieces() -> None:
 def test_a_joiner_that_has_gone_wants_no_state() -> None:
     protocol, question = donor()
     protocol.gift(question)
-    protocol.receive(encoded(view(3, THIRD)))
+    hear(protocol, encoded(view(3, THIRD)))
     assert not protocol.is_wanted(question)
 
 
@@ -271,26 +284,26 @@ def test_what_is_no_frame_of_a_daemon_raises(data: bytes) -> None:
     protocol = opened()
     data += b"\x00\x00\x00\x00\xff" * 2
     with pytest.raises(SessionError, match="cannot read"):
-        protocol.receive(data)
+        hear(protocol, data)
 
 
 def test_another_version_is_refused() -> None:
     protocol = Protocol()
     protocol.connect()
     with pytest.raises(SessionError, match="version 99"):
-        protocol.receive(encoded(welcome()._replace(version=99)))
+        hear(protocol, encoded(welcome()._replace(version=99)))
 
 
 def test_the_daemons_last_word_is_kept() -> None:
     for frame in (Ended("it leaves"), Refused(0, "it leaves")):
         protocol = opened()
-        protocol.receive(encoded(frame))
+        hear(protocol, encoded(frame))
         assert protocol.farewell == "it leaves"
 
 
 def test_answers_to_what_was_not_asked_are_passed_over() -> None:
     protocol = opened()
-    protocol.receive(encoded(Done(77), Refused(78, "x"), GroupTable(79, {})))
+    hear(protocol, encoded(Done(77), Refused(78, "x"), GroupTable(79, {})))
     assert protocol.answers == []
 
 
@@ -302,7 +315,7 @@ def test_random_bytes_never_raise_anything_else(data: bytes, seed: int) -> None:
     whole[random.Random(seed).randrange(len(whole))] ^= 1 + seed % 255
     for piece in (bytes(whole), data):
         try:
-            protocol.receive(piece)
+            hear(protocol, piece)
         except SessionError:
             return
 
@@ -314,7 +327,7 @@ def test_frames_may_come_in_any_pieces(sizes: list[int]) -> None:
     data = encoded(view(1, first=True), *[messages(seq, b"x" * seq) for seq in range(2, 12)])
     at = 0
     for size in [*sizes, len(data)]:
-        protocol.receive(data[at : at + size])
+        hear(protocol, data[at : at + size])
         at = min(len(data), at + size)
     assert len(protocol.inbox.memberships["g"].own.ready) == 11
 

@@ -14,6 +14,7 @@ from scripted_daemon import (
     begins,
     chunk,
     encoded,
+    hear,
     messages,
     place,
     safe,
@@ -33,10 +34,10 @@ def joined(*groups: str, state_bytes_max: int = 10**6, provider: Any = None) -> 
     """A program that is in these groups, each since the place of its number."""
     protocol = Protocol(state_bytes_max=state_bytes_max)
     protocol.connect()
-    protocol.receive(encoded(welcome()))
+    hear(protocol, encoded(welcome()))
     for number, group in enumerate(groups or ("g",), 1):
         request = protocol.join(Joining(group, Policy.DISCONNECT, provider, True))
-        protocol.receive(encoded(Done(request), view(number, group=group, first=True)))
+        hear(protocol, encoded(Done(request), view(number, group=group, first=True)))
     return protocol
 
 
@@ -67,7 +68,7 @@ def test_a_message_to_two_groups_is_in_both_and_once_in_the_session() -> None:
         protocol.inbox.iterate(protocol.inbox.memberships[group])
     whole = protocol.inbox.open_whole()
     both, alone = messages(5, b"x", groups=("g", "h", "z")), messages(6, b"y", groups=("h",))
-    protocol.receive(encoded(both, alone, messages(7, b"z", groups=("z",))))
+    hear(protocol, encoded(both, alone, messages(7, b"z", groups=("z",))))
     assert told(protocol, whole) == ["m5", "m6"]
     assert told(protocol, own(protocol, "g")) == ["v1", "m5"]
     assert told(protocol, own(protocol, "h")) == ["v2", "m5", "m6"]
@@ -76,10 +77,10 @@ def test_a_message_to_two_groups_is_in_both_and_once_in_the_session() -> None:
 
 def test_the_session_begins_with_what_was_not_taken_from_its_groups() -> None:
     protocol = joined("g", "h")
-    protocol.receive(encoded(messages(5, b"x", groups=("h",)), messages(6, b"y", groups=("g", "h"))))
+    hear(protocol, encoded(messages(5, b"x", groups=("h",)), messages(6, b"y", groups=("g", "h"))))
     whole = protocol.inbox.open_whole()
     assert told(protocol, whole) == ["v1", "v2", "m5", "m6"]
-    protocol.receive(encoded(messages(7, b"x")))
+    hear(protocol, encoded(messages(7, b"x")))
     assert told(protocol, whole) == ["m7"]
     assert not own(protocol, "g").ready, "nobody iterates over it: it must not fill up"
 
@@ -89,7 +90,7 @@ def test_a_group_that_is_iterated_over_keeps_its_own_events() -> None:
     protocol.inbox.iterate(protocol.inbox.memberships["g"])
     whole = protocol.inbox.open_whole()
     assert told(protocol, whole) == ["v2"]
-    protocol.receive(encoded(messages(7, b"x", groups=("g", "h"))))
+    hear(protocol, encoded(messages(7, b"x", groups=("g", "h"))))
     assert told(protocol, own(protocol, "g")) == ["v1", "m7"]
     assert told(protocol, whole) == ["m7"]
 
@@ -100,14 +101,14 @@ def test_closing_the_session_stream_gives_the_groups_theirs_again() -> None:
     protocol.inbox.close_whole()
     assert whole.over
     assert protocol.inbox.meter.bytes == 0
-    protocol.receive(encoded(messages(7, b"x")))
+    hear(protocol, encoded(messages(7, b"x")))
     assert told(protocol, own(protocol)) == ["m7"]
 
 
 def test_members_are_those_of_the_view_that_was_taken_last() -> None:
     protocol = joined("g")
     membership = protocol.inbox.memberships["g"]
-    protocol.receive(encoded(view(2, OTHER), view(3, OTHER, THIRD)))
+    hear(protocol, encoded(view(2, OTHER), view(3, OTHER, THIRD)))
     assert len(membership.members) == 1
     told(protocol, membership.own)
     assert len(membership.members) == 3
@@ -117,9 +118,9 @@ def test_what_is_for_an_earlier_membership_is_not_for_this_one() -> None:
     protocol = joined("g")
     protocol.leave("g")
     protocol.join(Joining("g", Policy.SHED, None, False))
-    protocol.receive(encoded(messages(5, b"old"), view(6, OTHER), GapFrame("g", 1, 1)))
+    hear(protocol, encoded(messages(5, b"old"), view(6, OTHER), GapFrame("g", 1, 1)))
     assert told(protocol, own(protocol)) == []
-    protocol.receive(encoded(view(7, OTHER, first=True), messages(8, b"new")))
+    hear(protocol, encoded(view(7, OTHER, first=True), messages(8, b"new")))
     assert told(protocol, own(protocol)) == ["v7", "m8"]
 
 
@@ -128,9 +129,9 @@ def test_what_is_for_an_earlier_membership_is_not_for_this_one() -> None:
 
 def test_the_state_comes_after_the_view_and_before_the_first_message() -> None:
     protocol = joined("g")
-    protocol.receive(encoded(begins(1), messages(2, b"x"), chunk(b"ab"), messages(3, b"y")))
+    hear(protocol, encoded(begins(1), messages(2, b"x"), chunk(b"ab"), messages(3, b"y")))
     assert told(protocol, own(protocol)) == ["v1"]
-    protocol.receive(encoded(chunk(b"cd", last=True), messages(4, b"z")))
+    hear(protocol, encoded(chunk(b"cd", last=True), messages(4, b"z")))
     first = protocol.inbox.take(own(protocol))
     assert first is not None
     assert first.event == State("g", OTHER, b"abcd", place(1))
@@ -140,7 +141,7 @@ def test_the_state_comes_after_the_view_and_before_the_first_message() -> None:
 
 def test_without_a_donor_there_is_a_state_of_nothing_at_once() -> None:
     protocol = joined("g")
-    protocol.receive(encoded(begins(1, None), messages(2, b"x")))
+    hear(protocol, encoded(begins(1, None), messages(2, b"x")))
     items = [protocol.inbox.take(own(protocol)) for _ in range(2)]
     assert items[1] is not None
     assert items[1].event == State("g", None, None, place(1))
@@ -149,30 +150,30 @@ def test_without_a_donor_there_is_a_state_of_nothing_at_once() -> None:
 
 def test_another_donor_takes_over_and_its_state_contains_more() -> None:
     protocol = joined("g")
-    protocol.receive(encoded(begins(1), chunk(b"lost"), messages(2, b"contained"), view(3, THIRD)))
-    protocol.receive(encoded(begins(3, THIRD), messages(4, b"x"), chunk(b"late", last=True)))
+    hear(protocol, encoded(begins(1), chunk(b"lost"), messages(2, b"contained"), view(3, THIRD)))
+    hear(protocol, encoded(begins(3, THIRD), messages(4, b"x"), chunk(b"late", last=True)))
     assert told(protocol, own(protocol)) == ["v1"]
-    protocol.receive(encoded(chunk(b"whole", last=True, donor=THIRD)))
+    hear(protocol, encoded(chunk(b"whole", last=True, donor=THIRD)))
     assert told(protocol, own(protocol)) == ["v3", "s3", "m4"]
 
 
 def test_when_the_last_donor_fails_the_program_begins_afresh_with_every_message() -> None:
     protocol = joined("g")
-    protocol.receive(encoded(begins(1), messages(2, b"x"), view(3), begins(3, THIRD), messages(4, b"y")))
-    protocol.receive(encoded(view(5), begins(5, None)))
+    hear(protocol, encoded(begins(1), messages(2, b"x"), view(3), begins(3, THIRD), messages(4, b"y")))
+    hear(protocol, encoded(view(5), begins(5, None)))
     assert told(protocol, own(protocol)) == ["v1", "s5", "m2", "v3", "m4", "v5"]
 
 
 def test_news_of_safety_for_what_the_state_contains_are_dropped() -> None:
     protocol = joined("g")
-    protocol.receive(encoded(begins(1), messages(2, b"x"), begins(3, THIRD), safe(2), messages(4, b"y")))
-    protocol.receive(encoded(safe(4), chunk(b"", last=True, donor=THIRD)))
+    hear(protocol, encoded(begins(1), messages(2, b"x"), begins(3, THIRD), safe(2), messages(4, b"y")))
+    hear(protocol, encoded(safe(4), chunk(b"", last=True, donor=THIRD)))
     assert told(protocol, own(protocol)) == ["v1", "s3", "m4", "safe4"]
 
 
 def test_a_state_holds_up_its_own_group_only() -> None:
     protocol = joined("g", "h")
-    protocol.receive(encoded(begins(2, group="h"), messages(5, b"x", groups=("g", "h")), messages(6, b"y")))
+    hear(protocol, encoded(begins(2, group="h"), messages(5, b"x", groups=("g", "h")), messages(6, b"y")))
     assert told(protocol, own(protocol, "g")) == ["v1", "m5", "m6"]
     assert told(protocol, own(protocol, "h")) == ["v2"]
 
@@ -180,18 +181,18 @@ def test_a_state_holds_up_its_own_group_only() -> None:
 def test_in_the_session_everything_waits_for_a_state() -> None:
     protocol = joined("g", "h")
     whole = protocol.inbox.open_whole()
-    protocol.receive(encoded(begins(2, group="h"), messages(5, b"x", groups=("h",)), messages(6, b"y")))
+    hear(protocol, encoded(begins(2, group="h"), messages(5, b"x", groups=("h",)), messages(6, b"y")))
     assert told(protocol, whole) == ["v1", "v2"]
-    protocol.receive(encoded(chunk(b"", last=True, group="h")))
+    hear(protocol, encoded(chunk(b"", last=True, group="h")))
     assert told(protocol, whole) == ["s2", "m5", "m6"]
 
 
 def test_a_message_that_one_groups_state_contains_is_still_news_to_another() -> None:
     protocol = joined("g", "h")
     whole = protocol.inbox.open_whole()
-    protocol.receive(encoded(begins(2, group="h"), messages(5, b"x", groups=("g", "h"))))
-    protocol.receive(encoded(messages(6, b"y", groups=("h",)), begins(7, THIRD, group="h")))
-    protocol.receive(encoded(chunk(b"", last=True, donor=THIRD, group="h")))
+    hear(protocol, encoded(begins(2, group="h"), messages(5, b"x", groups=("g", "h"))))
+    hear(protocol, encoded(messages(6, b"y", groups=("h",)), begins(7, THIRD, group="h")))
+    hear(protocol, encoded(chunk(b"", last=True, donor=THIRD, group="h")))
     assert told(protocol, whole) == ["v1", "v2", "m5", "s7"]
 
 
@@ -199,28 +200,29 @@ def test_who_is_asked_for_a_state_is_not_held_up_by_another() -> None:
     """Two programs that each want what the other one has would wait for ever."""
     protocol = joined("g", "h", "i")
     whole = protocol.inbox.open_whole()
-    protocol.receive(
+    hear(
+        protocol,
         encoded(
             begins(2, group="h"),
             messages(5, b"h", groups=("h",)),
             messages(6, b"g"),
             messages(7, b"hi", groups=("h", "i")),
             messages(8, b"i", groups=("i",)),
-        )
+        ),
     )
     assert told(protocol, whole) == ["v1", "v2", "v3"]
-    protocol.receive(encoded(asked(9)))
+    hear(protocol, encoded(asked(9)))
     assert told(protocol, whole) == ["m6", "asked9"], "and i waits, since it has a message with h in between"
-    protocol.receive(encoded(messages(10, b"g"), messages(11, b"i", groups=("i",))))
+    hear(protocol, encoded(messages(10, b"g"), messages(11, b"i", groups=("i",))))
     assert told(protocol, whole) == ["m10"]
-    protocol.receive(encoded(chunk(b"", last=True, group="h")))
+    hear(protocol, encoded(chunk(b"", last=True, group="h")))
     assert told(protocol, whole) == ["s2", "m5", "m7", "m8", "m11"]
 
 
 def test_a_state_that_is_too_large_makes_the_program_leave_the_group() -> None:
     protocol = joined("g", "h", state_bytes_max=1_000)
     whole = protocol.inbox.open_whole()
-    protocol.receive(encoded(begins(2, group="h"), messages(5, b"x"), chunk(b"x" * 1_001, group="h")))
+    hear(protocol, encoded(begins(2, group="h"), messages(5, b"x"), chunk(b"x" * 1_001, group="h")))
     assert "h" not in protocol.inbox.memberships
     assert told(protocol, whole) == ["v1", "v2", "m5", "SessionError"]
 
@@ -228,9 +230,9 @@ def test_a_state_that_is_too_large_makes_the_program_leave_the_group() -> None:
 def test_messages_that_wait_for_a_state_are_bounded_too() -> None:
     protocol = joined("g", state_bytes_max=5_000)
     stream = own(protocol)
-    protocol.receive(encoded(begins(1)))
+    hear(protocol, encoded(begins(1)))
     for seq in range(2, 20):
-        protocol.receive(encoded(messages(seq, b"x" * 500)))
+        hear(protocol, encoded(messages(seq, b"x" * 500)))
     assert told(protocol, stream) == ["v1"]
     assert stream.error is not None
     assert "state_bytes_max" in str(stream.error)
@@ -240,7 +242,7 @@ def test_the_question_for_a_state_goes_to_one_consumer() -> None:
     protocol = joined("g")
     protocol.inbox.iterate(protocol.inbox.memberships["g"])
     whole = protocol.inbox.open_whole()
-    protocol.receive(encoded(messages(5, b"x"), asked(6)))
+    hear(protocol, encoded(messages(5, b"x"), asked(6)))
     assert told(protocol, whole) == ["m5"]
     assert told(protocol, own(protocol)) == ["v1", "m5", "asked6"]
 
@@ -248,11 +250,11 @@ def test_the_question_for_a_state_goes_to_one_consumer() -> None:
 def test_a_group_whose_iteration_begins_late_waits_for_its_state_too() -> None:
     protocol = joined("g")
     protocol.inbox.open_whole()
-    protocol.receive(encoded(begins(1)))
+    hear(protocol, encoded(begins(1)))
     protocol.inbox.iterate(protocol.inbox.memberships["g"])
-    protocol.receive(encoded(messages(2, b"x")))
+    hear(protocol, encoded(messages(2, b"x")))
     assert told(protocol, own(protocol)) == []
-    protocol.receive(encoded(chunk(b"", last=True)))
+    hear(protocol, encoded(chunk(b"", last=True)))
     assert told(protocol, own(protocol)) == ["s1", "m2"]
 
 
@@ -265,7 +267,7 @@ def test_a_group_whose_iteration_begins_late_waits_for_its_state_too() -> None:
 def test_each_groups_order_holds_in_every_stream(steps: list[str], finish: bool) -> None:
     """Whatever waits for what: a stream never goes back in a group, and nothing is lost or doubled."""
     protocol = joined("g", "h")
-    protocol.receive(encoded(begins(2, group="g")))
+    hear(protocol, encoded(begins(2, group="g")))
     whole: Stream | None = None
     got: list[Any] = []
     sent = []
@@ -274,12 +276,12 @@ def test_each_groups_order_holds_in_every_stream(steps: list[str], finish: bool)
         seq += 1
         match step:
             case "g" | "h" | "gh":
-                protocol.receive(encoded(messages(seq, b"x", groups=tuple(step))))
+                hear(protocol, encoded(messages(seq, b"x", groups=tuple(step))))
                 sent.append(seq)
             case "view g":
-                protocol.receive(encoded(view(seq)))
+                hear(protocol, encoded(view(seq)))
             case "asked h":
-                protocol.receive(encoded(asked(seq, group="h")))
+                hear(protocol, encoded(asked(seq, group="h")))
             case "open":
                 whole = protocol.inbox.open_whole()
             case "take" if whole is not None:
@@ -288,7 +290,7 @@ def test_each_groups_order_holds_in_every_stream(steps: list[str], finish: bool)
                 protocol.inbox.take(own(protocol, "h"))
     if not finish or whole is None:
         return
-    protocol.receive(encoded(chunk(b"", last=True, group="g")))
+    hear(protocol, encoded(chunk(b"", last=True, group="g")))
     while (item := protocol.inbox.take(whole)) is not None:
         got.append(item)
     events = [item.event for item in got if item is not None]
@@ -305,11 +307,11 @@ def test_each_groups_order_holds_in_every_stream(steps: list[str], finish: bool)
 
 def test_a_loss_voids_what_waits_and_says_where_the_program_stands() -> None:
     protocol = joined("g", "h", provider=lambda: b"")
-    protocol.receive(encoded(messages(5, b"x"), begins(2, group="h"), messages(6, b"y", groups=("h",))))
-    protocol.receive(encoded(asked(7)))
+    hear(protocol, encoded(messages(5, b"x"), begins(2, group="h"), messages(6, b"y", groups=("h",))))
+    hear(protocol, encoded(asked(7)))
     protocol.lost("gone")
     protocol.connect()
-    protocol.receive(encoded(welcome(OTHER)))
+    hear(protocol, encoded(welcome(OTHER)))
     assert told(protocol, own(protocol, "g")) == ["v1", "m5", "Reconnected"]
     items = [protocol.inbox.take(own(protocol, "h")) for _ in range(2)]
     event = items[1].event if items[1] else None
@@ -321,7 +323,7 @@ def test_a_loss_voids_what_waits_and_says_where_the_program_stands() -> None:
 def test_leaving_drops_what_was_not_taken_and_ends_the_stream() -> None:
     protocol = joined("g")
     stream = own(protocol)
-    protocol.receive(encoded(messages(5, b"x")))
+    hear(protocol, encoded(messages(5, b"x")))
     protocol.leave("g")
     assert stream.over
     assert stream.error is None
@@ -331,7 +333,7 @@ def test_leaving_drops_what_was_not_taken_and_ends_the_stream() -> None:
 
 def test_a_gap_is_told_in_its_place() -> None:
     protocol = joined("g")
-    protocol.receive(encoded(messages(5, b"x"), GapFrame("g", 3, 99), messages(9, b"y")))
+    hear(protocol, encoded(messages(5, b"x"), GapFrame("g", 3, 99), messages(9, b"y")))
     assert told(protocol, own(protocol)) == ["v1", "m5", "gap3", "m9"]
 
 
@@ -339,5 +341,5 @@ def test_a_gap_is_told_in_its_place() -> None:
 def test_what_is_for_a_group_that_was_left_is_dropped(frame: Any) -> None:
     protocol = joined("g")
     protocol.leave("g")
-    protocol.receive(encoded(frame))
+    hear(protocol, encoded(frame))
     assert protocol.inbox.meter.bytes == 0

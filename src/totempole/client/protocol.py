@@ -428,16 +428,8 @@ class Protocol:
 
     def received(self, count: int) -> None:
         """So many bytes were read into `room`. SessionError when that is not the daemon's language."""
-        self._reader.filled(count)
-        self._take_frames()
-
-    def receive(self, data: bytes) -> None:
-        """The same for what was read elsewhere."""
-        self._reader.feed(data)
-        self._take_frames()
-
-    def _take_frames(self) -> None:
         reader = self._reader
+        reader.filled(count)
         try:
             while found := reader.take():
                 for kind, body in found:
