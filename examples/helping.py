@@ -90,11 +90,15 @@ async def serve(store: KeyValueStore, port: int) -> None:
 async def answer(store: KeyValueStore, reader: StreamReader, writer: StreamWriter) -> None:
     try:
         method, path, _ = (await reader.readline()).decode().split(maxsplit=2)
-        length = 0
+        length = None
         while header := (await reader.readline()).lower().strip():
             if header.startswith(b"content-length:"):
                 length = int(header[15:])
-        status, content = await _answer(store, method, unquote(path), await reader.readexactly(length))
+        if length is None and method == "PUT":  # `curl -T-` sends chunks: what it puts must not be lost
+            status, content = "411 Length Required", b"not done: give Content-Length, as `curl -d` does\n"
+        else:
+            sent = await reader.readexactly(length or 0)
+            status, content = await _answer(store, method, unquote(path), sent)
         writer.write(f"HTTP/1.1 {status}\r\nContent-Length: {len(content)}\r\n\r\n".encode() + content)
         await writer.drain()
     except (ValueError, OSError, asyncio.IncompleteReadError):
@@ -130,5 +134,5 @@ def run(main: Coroutine[Any, Any, None]) -> None:
         totempole.run(main)
     except KeyboardInterrupt:
         print()
-    except totempole.TotemError as error:
+    except (totempole.TotemError, OSError) as error:  # no daemon; or the port is taken
         sys.exit(str(error))

@@ -2,8 +2,8 @@
 
     python examples/key_value.py [--port N] [--socket PATH | --embed node.toml]
 
-    curl -T- http://localhost:8080/colour <<< red      # on one host
-    curl http://localhost:8081/colour                  # on another
+    curl -X PUT -d red http://localhost:8080/colour    # at one copy
+    curl http://localhost:8081/colour                  # at another one
 
 The node needs a durable log (docs/log.md). A PUT or DELETE is answered when it is ordered and on the disks of
 a majority; a GET has every write that was answered before it, wherever. Kill a copy or a node with -9, part

@@ -2,6 +2,9 @@
 
     python examples/key_value_in_memory.py --copies 3 [--port N] [--socket PATH | --embed node.toml]
 
+    curl -X PUT -d red http://localhost:8080/colour    # at one copy
+    curl http://localhost:8081/colour                  # at another one
+
 One copy on each of three nodes. All three must be there at the beginning. From then on a majority answers,
 and what was answered stays, while one copy at a time is killed with -9 or restarted, and whatever the network
 does. A minority answers 503 at once. When two of three die at the same time, what only they knew is gone:

@@ -34,6 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    __tracebackhide__ = True
     test = pyfuncitem.obj
     is_ours = pyfuncitem.get_closest_marker("totem") is not None
     is_others = any(pyfuncitem.get_closest_marker(name) is not None for name in OTHERS)

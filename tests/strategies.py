@@ -13,6 +13,7 @@ from totempole.srp.packets import (
     RegularToken,
     RetransmissionRequest,
     SharedSettings,
+    Unordered,
     Wake,
 )
 from totempole.types import NO_RING, PROCESSOR_MAX, RingId, Service
@@ -142,7 +143,8 @@ notice_fields = {
     "ring_id": rings_or_none,
 }
 nulls = st.builds(NullMessage, **notice_fields, members=st.integers(1, PROCESSORS_MAX))
-notices = nulls | st.builds(Leave, **notice_fields) | st.builds(Wake, **notice_fields)
+unordered = st.builds(Unordered, **notice_fields, contents=st.binary(min_size=1, max_size=1024))
+notices = nulls | st.builds(Leave, **notice_fields) | st.builds(Wake, **notice_fields) | unordered
 
 packets = messages | tokens() | joins() | commit_tokens() | notices
 
@@ -214,4 +216,5 @@ SAMPLES: dict[str, Packet] = {
     "null": NullMessage(sender=3, incarnation=5, counter=12, ring_id=RING, members=258),
     "leave": Leave(sender=3, incarnation=5, counter=13, ring_id=RING),
     "wake": Wake(sender=3, incarnation=5, counter=14, ring_id=NO_RING),
+    "unordered": Unordered(sender=3, incarnation=5, counter=15, ring_id=RING, contents=b"past the order"),
 }

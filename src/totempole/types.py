@@ -6,16 +6,16 @@ from enum import IntEnum, StrEnum
 from typing import NamedTuple
 
 ProcessorId = int
-"""A processor's identifier: 1 to PROCESSOR_MAX, unique in the cluster, unchanged by restarts (000 §3.2)."""
+"""A processor's identifier: 1 to PROCESSOR_MAX, unique in the cluster, unchanged by restarts (Totem §3.2)."""
 
 PROCESSOR_MAX = 2**32 - 1
 
 NO_PROCESSOR: ProcessorId = 0
-"""The invalid identifier, which 000 §4.1 writes as minus one."""
+"""The invalid identifier, which Totem §4.1 writes as minus one."""
 
 
 class RingId(NamedTuple):
-    """Names a ring, and so a configuration: sorts by sequence number, then by representative (000 §4.1)."""
+    """Names a ring, and so a configuration: sorts by sequence number, then by representative (Totem §4.1)."""
 
     seq: int
     representative: ProcessorId
@@ -37,7 +37,7 @@ class RingKind(IntEnum):
 
 
 class Service(IntEnum):
-    """The delivery that a message's originator asks for (000 §3.5)."""
+    """The delivery that a message's originator asks for (Totem §3.5)."""
 
     AGREED = 1
     """Delivered when everything before it is."""
@@ -51,7 +51,7 @@ class ConfigurationKind(StrEnum):
 
 
 class Configuration(NamedTuple):
-    """A membership, and what 000 §4.2 calls the Configuration Change message that initiates it.
+    """A membership, and what Totem §4.2 calls the Configuration Change message that initiates it.
 
     `ring_id` and `seq` place the change in the total order: for a regular configuration its own ring and 0;
     for a transitional one the preceding regular ring and the last sequence number delivered in it.
@@ -78,7 +78,7 @@ class MessageId(NamedTuple):
 
 
 class OrderKey(NamedTuple):
-    """Sorts deliveries and configuration changes as the global delivery order does (000 theorem 4.17).
+    """Sorts deliveries and configuration changes as the global delivery order does (Totem theorem 4.17).
 
     The identifier (ring_id, seq, conf_id); a regular message has conf_id NO_RING.
     """

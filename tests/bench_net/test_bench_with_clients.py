@@ -149,6 +149,20 @@ def test_bench_compare_corosync_in_latency_only(
 
 
 @needs_corosync
+def test_bench_compare_corosync_with_one_size(
+    tmp_path: Path, hurried: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(compare, "QUICK", replace(compare.QUICK, seconds=0.2))
+    monkeypatch.setattr(compare, "variants", lambda sealed: [(corosync.Transport.UDPU, False)])
+    found = run_bench(["compare", "corosync", "--bytes", "320"], tmp_path / "compare.json")
+    assert [row["bytes"] for row in found["throughput"]] == [320]
+    assert found["latency_us"] == {}
+    said = capsys.readouterr().out
+    assert "own delivery" not in said
+    assert "kill -9" not in said
+
+
+@needs_corosync
 def test_bench_compare_corosync(tmp_path: Path, hurried: None, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = replace(compare.QUICK, sizes=(320,), seconds=0.2, latency_count=20)
     monkeypatch.setattr(compare, "QUICK", plan)

@@ -69,7 +69,9 @@ class Node:
         """It was told of no view since it joined."""
         self.appends: deque[Append] = deque()
         self.recalls: list[Recall] = []
-        self.has_timer = False
+        self.timers: list[int] = []
+        self.hints: deque[tuple[int, bytes]] = deque()
+        """What has come past the order, and is not heard yet: by sender."""
         self.unsent: list[Multicast] = []
         self.io = Io(LEVELS["protocol"])
         scope = Scope(self.io, LAYER, timers=Timer)
@@ -110,6 +112,11 @@ class Node:
             case Multicast():
                 self.send(command)
 
+    def send_unordered(self, payload: bytes) -> None:
+        for other in self.world.up:
+            if other is not self and other.component is self.component:
+                other.hints.append((self.me, payload))
+
     def waiting(self, process: int) -> int:
         return 0
 
@@ -146,8 +153,8 @@ class Node:
                     self.appends.append(effect)
                 case Recall():
                     self.recalls.append(effect)
-                case SetTimer(timer=timer) if timer.timer == Timer.GREEN_LINE:
-                    self.has_timer = True
+                case SetTimer(timer=timer) if timer.timer != Timer.DISK:
+                    self.timers.append(timer.timer)
         self.recorder.effects(self.world.now_us, [each for each in effects if type(each) is Trace])
 
     # Steps of the world
@@ -179,10 +186,16 @@ class Node:
         return True
 
     def expire(self) -> bool:
-        if not self.has_timer:
+        if not self.timers:
             return False
-        self.has_timer = False
-        self.replica.expired(Timer.GREEN_LINE)
+        self.replica.expired(self.timers.pop(0))
+        self.settle()
+        return True
+
+    def hint(self) -> bool:
+        if not self.hints:
+            return False
+        self.replica.told_unordered(*self.hints.popleft())
         self.settle()
         return True
 
@@ -303,7 +316,11 @@ class World:
 
     def step(self) -> bool:
         self.now_us += 10
-        acts = [act for node in self.up for act in (node.next, node.next, node.sync, node.expire, node.read)]
+        acts = [
+            act
+            for node in self.up
+            for act in (node.next, node.next, node.sync, node.expire, node.read, node.hint)
+        ]
         self.random.shuffle(acts)
         return any(act() for act in acts)
 

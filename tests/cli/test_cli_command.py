@@ -42,7 +42,18 @@ def test_it_runs_as_a_module() -> None:
     ("arguments", "problem"),
     [
         ([], "totem: the following arguments are required: COMMAND (see totem --help)"),
-        (["tell"], "totem: argument COMMAND: invalid choice: 'tell'"),
+        (["tell"], "totem: there is no command 'tell': give one of demo, dev, node, "),
+        (["nodes"], "totem: there is no command 'nodes': did you mean node? (see totem --help)"),
+        (
+            ["log", "stat"],
+            "totem log: there is no command 'stat': did you mean state? (see totem log --help)",
+        ),
+        (["dev", "more"], "totem dev: there is no such argument: more (see totem dev --help)"),
+        (
+            ["log", "check", ".", "--config"],
+            "totem log check: there is no such argument: --config (see totem log check --help)",
+        ),
+        (["dev", "--port", "65535"], "totem dev: argument --port: '65535': give a port from 1 to 65534"),
         (
             ["fuzz", "--seeds", "9"],
             "totem fuzz: argument --seeds: '9' is not a range of seeds",

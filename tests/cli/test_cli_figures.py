@@ -1,4 +1,4 @@
-"""Figures 4.15 and 4.16 of 000 hold, and are drawn as the paper draws them."""
+"""Figures 4.15 and 4.16 of Totem hold, and are drawn as the paper draws them."""
 
 from __future__ import annotations
 

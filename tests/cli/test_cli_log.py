@@ -20,6 +20,7 @@ from totempole import Fence, blocking
 from totempole.cli import log as log_command
 from totempole.cli import main
 from totempole.cli.log_rescue import FLAG
+from totempole.cli.log_source import Span
 from totempole.log.segments import segment_numbers
 from totempole.runtime.status import StatusError, read_status
 from totempole.session.log_frames import log_socket_of
@@ -338,3 +339,9 @@ def test_without_a_node_the_error_names_the_way_out(tmp_path: Path) -> None:
     found = totem_log("show", "--socket", tmp_path / "clients.sock")
     assert found.returncode == 2
     assert "check that the node runs and has a log" in found.stderr
+
+
+def test_positions_are_told_up_to_the_last_that_there_is() -> None:
+    assert str(Span(0, 5)) == "positions 0 to 4"
+    assert str(Span(1_000, 1_001)) == "position 1,000"
+    assert str(Span(7, 7)) == "no records before position 7"

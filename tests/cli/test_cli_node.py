@@ -374,7 +374,7 @@ def test_the_page_warns(served: Callable[[dict[str, Any]], Path], capsys: pytest
         "! no UDP offload: UDP_SEGMENT: Protocol not available",
         "! packets dropped, cluster: another cluster uses this network and port",
         "! 1,234 packets not sent, ENETUNREACH: the kernel refused them",
-        "! kept from running 2 times",
+        "! event loop lag, 2 times",
         "! receive buffers are smaller than asked for: raise net.core.rmem_max",
         "dropped cluster 12, stale join 3",
     ):

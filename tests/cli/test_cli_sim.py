@@ -45,7 +45,7 @@ def test_a_scenario_that_holds(small: Path, capsys: pytest.CaptureFixture[str]) 
     assert "{p q}" in text
     assert "» partition (p) (q)" in text
     assert "safe-delivery" in text
-    assert "000 §3.5, theorem 4.15" in text
+    assert "Totem §3.5, theorem 4.15" in text
     assert ": holds." in " ".join(text.split())
     assert "\x1b[" not in text
 

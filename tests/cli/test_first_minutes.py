@@ -9,13 +9,14 @@ import stat
 import subprocess
 import sys
 import tomllib
+from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from totempole.cli import demo_text, main, options
+from totempole.cli import demo_text, dev, main, options
 from totempole.errors import ConfigurationError
 from totempole.sim.fuzz import pools
 from totempole.spark.java import GONE, INCUBATOR, quiet_home
@@ -122,6 +123,46 @@ def test_java_is_not_asked_for_what_it_would_warn_of(tmp_path: Path, version: in
     argv = [home / "bin" / "java", "-Xmx1g", INCUBATOR, GONE, "a b"]
     assert subprocess.run(argv, capture_output=True, text=True).stdout == f"{left}\n"
     assert quiet_home(home) == home
+
+
+# The node that is meant
+
+
+def test_a_socket_that_is_named_names_its_node(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """After `export TOTEMPOLE_SOCKET=…`, `totem status` asks the same node as `totem send`."""
+    nothing = Namespace(config=None, directory=None)
+    monkeypatch.setenv("TOTEMPOLE_SOCKET", str(tmp_path / "clients.sock"))
+    assert options.directory_of(nothing, "status") == options.DIRECTORY, "its socket is elsewhere"
+    (tmp_path / "status.sock").touch()
+    assert options.directory_of(nothing, "status") == tmp_path
+    assert options.directory_of(Namespace(config=None, directory="d"), "status") == Path("d")
+    monkeypatch.delenv("TOTEMPOLE_SOCKET")
+    assert options.directory_of(nothing, "status") == options.DIRECTORY
+
+
+def test_a_directory_in_place_of_a_socket_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["send", "orders", "x", "--socket", str(tmp_path)]) == 2
+    said = capsys.readouterr().err
+    assert (
+        f"no daemon at {tmp_path}: a directory; name the socket in it, like {tmp_path}/clients.sock" in said
+    )
+
+
+def test_another_terminal_is_told_the_virtual_environment(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    script = tmp_path / "my venv" / "bin" / "activate"
+    script.parent.mkdir(parents=True)
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "my venv"))
+    monkeypatch.setattr(sys, "base_prefix", "/usr")
+    assert dev.activation("totem") == "", "it has none"
+    script.touch()
+    assert dev.activation("totem") == f"source '{script}'"
+    assert dev.activation(".venv/bin/totem") == "", "the other commands have their paths, too"
+    monkeypatch.setattr(sys, "base_prefix", sys.prefix)
+    assert dev.activation("totem") == "", "it is the system's"
 
 
 # What comes next

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections.abc import AsyncIterator
 from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,10 +19,12 @@ from totempole.client.endpoint import (
     SOCKET_DEFAULT,
     Attempts,
     Endpoint,
+    Link,
     Reconnect,
     Tls,
     endpoint_of,
     reconnect_of,
+    widen,
 )
 from totempole.client.sending import captured, pieces, pieces_async
 from totempole.errors import SessionError
@@ -127,3 +131,37 @@ def test_a_state_is_bytes_or_chunks(wrong: Any) -> None:
         captured(wrong)
     with pytest.raises(TypeError, match="state is bytes"):
         list(pieces([wrong], 10))
+
+
+def test_a_unix_socket_takes_more_at_once_than_the_kernel_would_let_it(tmp_path: Path) -> None:
+    path = str(tmp_path / "socket")
+
+    async def connected() -> int:
+        lost = asyncio.Event()
+        owner: Any = SimpleNamespace(lost=lambda *_: lost.set())
+        link = Link(owner, asyncio.get_running_loop())
+        await link.connect(Endpoint(path))
+        assert link._transport is not None
+        sock = link._transport.get_extra_info("socket")
+        size: int = sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+        link.abort()
+        await lost.wait()
+        return size
+
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(path)
+        server.listen()
+        widened = asyncio.run(connected())
+    with socket.socket(socket.AF_UNIX) as fresh:
+        assert widened > fresh.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+        widen(fresh)
+        assert widened == fresh.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+
+
+def test_other_sockets_are_left_to_the_kernel() -> None:
+    """It finds a size for each connection, unless it is told one."""
+    with socket.socket(socket.AF_INET) as sock:
+        before = sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+        widen(sock)
+        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) == before
+    widen(None)

@@ -390,12 +390,16 @@ def test_who_takes_nothing_is_disconnected_and_comes_back(tmp_path: Path) -> Non
                 await other.multicast_many("g", [b"x" * 50_000] * 400)
                 it.wait_for(lambda status: "too slow" in it.reasons())
             event = await next_of(group, Reconnected)
-            assert (event.before, event.process) == (before, slow.process)
+            assert event.before == before
+            while event.process != slow.process:  # too slow again, for what was still under way
+                event = await next_of(group, Reconnected)
             assert "client_receive_bytes_max" in event.reason
             assert event.seen["g"] is not None
             assert (await next_of(group, View)).members == (event.process,)
             await group.multicast(b"back")
-            assert await payloads(group, 1) == [b"back"]
+            messages = await next_of(group, Messages)
+            while messages.payloads[-1] != b"back":  # and the last of what the other one has sent
+                messages = await next_of(group, Messages)
 
     with daemon(tmp_path, client_receive_bytes_max=MIB, memory_bytes_max=256 * MIB) as it:
         run(main())

@@ -52,7 +52,9 @@ class CountsAndDelays(Between):
         """What is held back waits as well: the layer above must not run ahead of it."""
         return len(self._held) + self.below.queued
 
-    def submit(self, payload: bytes, service: Service, groups: tuple[int, ...] = ()) -> bool:
+    def submit(
+        self, payload: bytes, service: Service, groups: tuple[int, ...] = (), at_rest: bool = False
+    ) -> bool:
         if not self._held:
             self.scope.set_timer(Wait.OVER, DELAY_US)
         self._held.append((payload, service, groups))

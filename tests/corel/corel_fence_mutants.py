@@ -29,7 +29,7 @@ FENCE_MUTANTS = (
         "Zones._begin",
         "self._load(mark)",
         "mine_before = self.fences\n    self._load(mark)\n    self.fences = mine_before",
-        seed=243,
+        seed=106,
     ),
     mutant(
         "high is not checked",

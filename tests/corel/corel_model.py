@@ -5,6 +5,9 @@ forms new rings; each member installs its own when it is told to, or is taken in
 all that groups promise comes up, and no more: transitional views, gaps for those who did not come along,
 exchanges that are abandoned, and packets that are sent again in the next epoch.
 
+What is sent outside of the order comes to whom a test likes, when it likes, as often as it likes, or never:
+also to processors on other rings, which a ring would keep it from.
+
 A disk holds frames in segments. What is appended becomes durable later, in order; a crash loses a part of the
 rest.
 """
@@ -34,6 +37,8 @@ from totempole.types import NO_RING, Configuration, ConfigurationKind, MessageId
 RING_STEP = 4
 PACKET_BYTES = 1_400
 PACKETS_AHEAD = 3
+HINTS_MAX = 100
+"""What was sent outside of the order, and can still come."""
 
 
 # The ring
@@ -55,6 +60,14 @@ class Comes(Command):
         self.events = events
 
 
+class Hint(NamedTuple):
+    """Sent outside of the order."""
+
+    ring: Ring
+    sender: int
+    payload: bytes
+
+
 class ByHand(BaseLayer, Order):
     """One processor's end of the ring."""
 
@@ -66,6 +79,7 @@ class ByHand(BaseLayer, Order):
         self.me = me
         self.incarnation = incarnation
         self.queue: deque[Packet] = deque()
+        self.unordered: deque[bytes] = deque()
         self.above: OrderUser
         self._number = 0
 
@@ -77,10 +91,15 @@ class ByHand(BaseLayer, Order):
     def queued(self) -> int:
         return len(self.queue)
 
-    def submit(self, payload: bytes, service: Service, groups: tuple[int, ...] = ()) -> bool:
+    def submit(
+        self, payload: bytes, service: Service, groups: tuple[int, ...] = (), at_rest: bool = False
+    ) -> bool:
         self._number += 1
         self.queue.append(Packet(self.me, self.incarnation, self._number, payload))
         return True
+
+    def send_unordered(self, payload: bytes) -> None:
+        self.unordered.append(payload)
 
     def leave(self, *, more_to_come: bool = False) -> None:
         raise AssertionError("nobody leaves the ring")
@@ -89,6 +108,8 @@ class ByHand(BaseLayer, Order):
         for event in comes.events:
             if isinstance(event, Deliver):
                 self.above.deliver(event)
+            elif isinstance(event, Hint):
+                self.above.deliver_unordered(event.sender, event.payload)
             else:
                 self.above.install(event)
 
@@ -254,6 +275,10 @@ class World:
         self.rng = Random(seed)
         self.processors = {me: Processor(me, config) for me, config in configs.items()}
         self.alarms: list[tuple[int, Any]] = []
+        self.hints: deque[Hint] = deque(maxlen=HINTS_MAX)
+        """The latest, whoever has got them."""
+        self._fresh: list[Hint] = []
+        """Those that nobody has got yet."""
         self.now_us = 0
         self._replica = replica
         self._told = told or (lambda me, event: None)
@@ -283,6 +308,10 @@ class World:
                     self._told(me, effect.event)
             elif type(effect) is Alarm:
                 self.alarms.append((me, effect.alarm))
+        while each.order.unordered:
+            hint = Hint(each.ring, me, each.order.unordered.popleft())
+            self.hints.append(hint)
+            self._fresh.append(hint)
 
     def start(self, me: int, opens: bool = True) -> None:
         """Comes up, alone on its ring."""
@@ -352,6 +381,23 @@ class World:
             seq = ring.delivered[me] = ring.delivered[me] + 1
             ring.received[me].add(seq)
             self.feed(me, Comes([ring.packet(seq)]))
+
+    def hint(self, me: int, hint: Hint) -> None:
+        """What was sent outside of the order comes to one processor."""
+        if me != hint.sender:
+            self.feed(me, Comes([hint]))
+
+    def hint_all(self) -> bool:
+        """What nobody has got yet comes to all on its ring who are up. Whether there was any."""
+        fresh, self._fresh = self._fresh, []
+        for hint in fresh:
+            for me in self.up:
+                if self.processors[me].ring is hint.ring:
+                    self.hint(me, hint)
+        return bool(fresh)
+
+    def lose_hints(self) -> None:
+        self._fresh.clear()
 
     def _is_reachable(self, ring: Ring, me: int) -> bool:
         """Whether somebody who is still there can send it the next packet."""
@@ -464,6 +510,8 @@ class World:
             if self.undelivered(me) and self._is_reachable(self.processors[me].ring, me):
                 self.deliver(me, 1_000_000)
                 busy = True
+        if self.hint_all():
+            busy = True
         if timers and not busy:
             for me in self.up:
                 if self.processors[me].timers:

@@ -49,7 +49,52 @@ MUTANTS = (
         "Replica.appended",
         "self.requests.became_durable(journal.durable)",
         "self.requests.became_durable(self.zones.frames)",
-        seed=44,
+        seed=39,
+    ),
+    # Acknowledgements past the order
+    mutant(
+        "a hint before the disk",
+        "Replica._acknowledgement",
+        "self.tally.durable",
+        "self.tally.taken",
+        seed=366,
+    ),
+    mutant(
+        "a hint counts for runs that have not come",
+        "Replica.told_unordered",
+        "min(message.acknowledged, self.tally.taken)",
+        "message.acknowledged",
+    ),
+    mutant(
+        "a hint of any round counts",
+        "Replica.told_unordered",
+        "message.round == self._round",
+        "True",
+    ),
+    mutant(
+        "a hint of any log counts",
+        "Replica.told_unordered",
+        "message.log == plan.log",
+        "True",
+    ),
+    mutant(
+        "a hint counts after a transitional view",
+        "Replica.told_unordered",
+        "not self._is_ordering",
+        "self.phase is not Phase.PRIMARY",
+    ),
+    mutant(
+        "hints in a view with one who does not take them",
+        "Replica._take_state",
+        "all((each.takes_hints for each in self._states.values()))",
+        "True",
+    ),
+    mutant(
+        "a lost hint is not made good",
+        "Replica.expired",
+        "self._acknowledge_in_order()",
+        "pass",
+        seed=1,
     ),
     # Views
     mutant(

@@ -1,4 +1,4 @@
-"""What must hold of all replicas at every step: 002's sentences, over the model's replicas and their disks.
+"""What must hold of all replicas at every step: COReL's sentences, over the model's replicas and their disks.
 
 One order of green runs is kept, that of whichever replica was first to know the next place. It never changes:
 whatever any replica turns green, now or after a restart, must stand in it at the same place.

@@ -102,7 +102,9 @@ class Stage:
     # Deeds
 
     def send(self, me: int) -> None:
-        """All that it has to send gets its place on the ring. Nobody else has received it."""
+        """All that it has to send gets its place on the ring, what could wait for a timer too. Nobody else
+        has received it."""
+        self.world.expire(me)
         self.world.originate(me, 1_000)
 
     def deliver(self, *who: int) -> None:
@@ -130,6 +132,7 @@ class Stage:
         for _ in range(steps):
             for me in members:
                 self.world.originate(me, 1_000)
+                self.world.hint_all()
                 for act in (self.world.sync, self.world.deliver):
                     act(me)
                     if condition():

@@ -22,7 +22,13 @@ from totempole.types import Fence
 
 DISTURBED = ("exchanging", "agreeing", "attempting", "committing", "primary", "minority", "looking on")
 
+HINTS = 0.2
+"""How often something comes past the order, by step."""
+
 OTHER = {"quorum": "all", "all": "quorum"}
+
+CALM_STEPS = 600
+"""Of all replicas, until nothing is left to do; beside those in which runs are caught up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +153,7 @@ class Walk:
         self.weather = weather or weather_of(seed)
         self._base = base
         self.rng = Random(f"walk {seed}")
+        self.hint_rng = Random(f"hints {seed}")
         self.properties = Properties(self.weather.keys_max, self.weather.fences_max)
         total = self.weather.replicas + self.weather.spares
         configs = {me: config_of(self.weather, me) for me in range(1, total + 1)}
@@ -192,6 +199,8 @@ class Walk:
             for act in self.rng.choices(self._acts, self._weights, k=self.weather.steps):
                 self.steps += 1
                 act()
+                if self.hint_rng.random() < HINTS:
+                    self._hint()
                 self._ambush()
             self.calm()
 
@@ -229,6 +238,10 @@ class Walk:
                 world.sync(me)
             if each.disk.recalls and rng.random() < 0.8:
                 world.recall(me)
+        if self.hint_rng.random() < 0.5:
+            world.hint_all()
+        else:
+            world.lose_hints()
 
     def _deliver(self) -> None:
         me = self._up()
@@ -266,6 +279,13 @@ class Walk:
         me = self._disk()
         if me is not None and self.world.processors[me].disk.recalls:
             self.world.recall(me)
+
+    def _hint(self) -> None:
+        """Something that was said outside of the order, lately or long ago, comes to somebody, perhaps again.
+        All the rest is lost."""
+        world, rng = self.world, self.hint_rng
+        if world.up and world.hints:
+            world.hint(rng.choice(world.up), rng.choice((world.hints[-1], rng.choice(world.hints))))
 
     def _expire(self) -> None:
         me = self._up()
@@ -489,7 +509,10 @@ class Walk:
             if me not in world.up:
                 world.start(me)
         world.change(tuple(world.processors))
-        for _ in range(600):
+        ordered = len(self.properties.order)
+        behind = sum(max(0, ordered - world.replica(me).zones.green_runs) for me in world.up)
+        # A piece of what a replica has missed may hold a single run.
+        for _ in range(CALM_STEPS + behind):
             if not world.step_all():
                 break
         else:

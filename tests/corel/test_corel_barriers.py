@@ -295,6 +295,46 @@ def a_change_that_is_green_by_its_origins_own_disk(base: type[Replica]) -> None:
     stage.calm()
 
 
+def a_run_that_is_green_by_a_hint(base: type[Replica]) -> None:
+    """The origin has counted its own disk, and another's of which nobody else has heard."""
+    stage = Stage(3, base=base)
+    stage.append(1, "green at the first")
+    stage.send(1)
+    stage.deliver(1, 2, 3)
+    stage.sync(1, 2)
+    stage.world.hint(1, stage.world.hints[-1])
+    stage.world.lose_hints()
+    assert stage.order == ["green at the first"]
+    assert len(stage.yellow(3)) == 1
+    request = read(stage, 3)
+    stage.world.run(disks=(), timers=False)
+    assert passed(stage) == []
+    stage.sync(3)
+    stage.run(timers=True)
+    assert passed(stage) == [request]
+    stage.calm()
+
+
+def a_run_that_is_green_at_one_who_does_not_answer(base: type[Replica]) -> None:
+    """It is paused since. The other whose disk has the run answers."""
+    stage = Stage(3, base=base)
+    stage.append(1, "green at the first")
+    stage.send(1)
+    stage.deliver(1, 2, 3)
+    stage.sync(1, 2)
+    stage.world.hint(1, stage.world.hints[-1])
+    stage.world.lose_hints()
+    assert stage.order == ["green at the first"]
+    request = read(stage, 3)
+    stage.world.processors[1].is_up = False
+    stage.world.run(disks=(), timers=False)
+    stage.world.processors[1].is_up = True
+    assert passed(stage) == []
+    stage.run(timers=True)
+    assert passed(stage) == [request]
+    stage.calm()
+
+
 TRAPS = (
     (paused_with_the_token_in_hand, "a barrier passes when the own question is delivered"),
     (two_of_a_view_of_three, "a majority of the view"),
@@ -308,6 +348,9 @@ TRAPS = (
         a_run_that_is_green_by_its_origins_own_disk,
         "yellow runs do not count where another has counted its own disk",
     ),
+    (a_run_that_is_green_by_a_hint, "answers say nothing of disks"),
+    (a_run_that_is_green_by_a_hint, "answers say what was acknowledged in the order"),
+    (a_run_that_is_green_at_one_who_does_not_answer, "who has not answered has nothing on its disk"),
     (
         a_change_that_is_green_by_its_origins_own_disk,
         "yellow runs do not count where another has a change of the set as green",

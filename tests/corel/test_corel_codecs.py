@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+import msgspec
 import pytest
 
 from totempole.corel import frames, messages
@@ -65,6 +66,7 @@ MESSAGES: tuple[messages.Message, ...] = (
     messages.Fetch(5, ROUND, 1, 7, 100),
     messages.Fetched(5, ROUND, 7, (RUN,), 9, MARK),
     messages.AskBarrier(5, ROUND),
+    messages.AnswerBarriers(5, ROUND, 4, 3),
     messages.AnswerBarriers(5, ROUND, 4),
 )
 
@@ -81,6 +83,17 @@ def test_there_is_a_sample_of_each() -> None:
 def test_what_is_encoded_is_decoded(codec: Any, sample: Any) -> None:
     assert codec.decode(codec.encode(sample)) == sample
     assert codec.decode(memoryview(codec.encode(sample))) == sample
+
+
+def test_what_replicas_of_older_versions_say_is_read() -> None:
+    """Fields that were added at the end have the value that is safe for whoever does not know of them."""
+    for sample, added in (
+        (messages.AnswerBarriers(5, ROUND, 4), {"durable": messages.UNKNOWN}),
+        (next(each for each in MESSAGES if isinstance(each, messages.State)), {"takes_hints": False}),
+    ):
+        shorter = msgspec.msgpack.decode(messages.encode(sample))[: -len(added)]
+        found = messages.decode(msgspec.msgpack.encode(shorter))
+        assert found == msgspec.structs.replace(sample, **added)
 
 
 @pytest.mark.parametrize(("codec", "sample"), SAMPLES, ids=lambda each: type(each).__name__)

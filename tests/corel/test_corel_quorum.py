@@ -77,7 +77,7 @@ def test_both_sides_of_a_change_meet(rule: str) -> None:
 
 
 def test_a_later_attempt_counts() -> None:
-    """002 §6: three of five attempt; two of them form; the third and the other two must not."""
+    """COReL §6: three of five attempt; two of them form; the third and the other two must not."""
     replicas = ReplicaSet({who: Voter(who) for who in range(1, 6)}, DYNAMIC)
     everybody, attempt = Formation(1, (1, 2, 3, 4, 5)), Formation(2, (1, 2, 3))
     assert replicas.may_form({3: 3, 4: 4, 5: 5}, everybody, ())

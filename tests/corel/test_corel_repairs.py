@@ -1,4 +1,4 @@
-"""The repairs of 002 for this stack: a scenario for each, which fails when the repair is taken out.
+"""The repairs of COReL for this stack: a scenario for each, which fails when the repair is taken out.
 
 Each scenario is a fork, or a loss, that a careless reading of the paper leads to. It is played with the true
 replica, where it must end well, and with a broken one, where a property must not hold.

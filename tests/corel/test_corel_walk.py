@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from corel_mutants import MUTANTS, gives_away
 from corel_walk import Walk
+from test_corel_green import TRAPS as HINTS
 from test_corel_repairs import REPAIRS
 from test_corel_traps import TRAPS
 
@@ -36,7 +37,7 @@ def test_a_seed_is_a_walk() -> None:
 
 
 def test_every_mutant_is_given_away_by_a_walk_or_a_scenario() -> None:
-    by_scenario = {name for _, name in (*REPAIRS, *TRAPS)}
+    by_scenario = {name for _, name in (*REPAIRS, *TRAPS, *HINTS)}
     assert {each.name for each in MUTANTS if not each.seed} == by_scenario
     assert len(MUTANTS) >= 40
 

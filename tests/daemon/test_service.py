@@ -358,7 +358,7 @@ def test_the_limit_of_descriptors_is_raised_without_a_word(
     hard = descriptor_limits[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (512, hard))
     with daemon(tmp_path, clients_max=1_000) as it:
-        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (min(1_064, hard), hard)
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (min(2_064, hard), hard)
         assert it.logged == []
 
 

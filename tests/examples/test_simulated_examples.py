@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
+import shutil
 import sys
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
@@ -283,3 +285,58 @@ test_the_store_is_linearisable_for_its_http_clients = seeds(3)(the_store_is_line
 @pytest.mark.long
 def test_the_store_is_linearisable_through_two_hundred_storms() -> None:
     seeds(200)(the_store_is_linearisable_for_its_http_clients)()
+
+
+# What is typed to them
+
+
+class Values(dict[str, bytes]):
+    """A store without nodes."""
+
+    async def put(self, key: str, value: bytes) -> None:
+        self[key] = value
+
+    async def get(self, key: str) -> bytes | None:  # type: ignore[override]
+        return dict.get(self, key)
+
+
+@asynccontextmanager
+async def served(store: object) -> AsyncIterator[int]:
+    import helping
+
+    server = await asyncio.start_server(partial(helping.answer, store), "127.0.0.1", 0)
+    async with server:
+        yield server.sockets[0].getsockname()[1]
+
+
+@pytest.mark.parametrize("name", ["key_value", "key_value_in_memory"])
+def test_the_commands_that_a_store_shows_put_and_get(name: str) -> None:
+    if shutil.which("curl") is None:
+        pytest.skip("there is no curl here")
+    put, get = re.findall(r"^    (curl .*?) +#", (EXAMPLES / f"{name}.py").read_text(), re.MULTILINE)
+
+    async def typed_to_a_shell() -> bytes:
+        async with served(Values()) as port:
+            for command in (put, get):
+                at = re.sub(r"localhost:\d+", f"127.0.0.1:{port}", command)
+                shell = await asyncio.create_subprocess_shell(f"{at} -sS", stdout=asyncio.subprocess.PIPE)
+                said, _ = await shell.communicate()
+            return said
+
+    assert asyncio.run(typed_to_a_shell()) == b"red"
+
+
+def test_a_put_without_a_length_is_refused_and_puts_nothing() -> None:
+    """It has chunks, which these few lines of HTTP do not read."""
+    store = Values()
+
+    async def put_chunks() -> bytes:
+        async with served(store) as port:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"PUT /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nred\r\n0\r\n\r\n")
+            said = await reader.read()
+            writer.close()
+            return said
+
+    assert asyncio.run(put_chunks()).startswith(b"HTTP/1.1 411 ")
+    assert store == {}

@@ -86,12 +86,17 @@ class ByHand(BaseLayer, Order):
     def packet_bytes(self) -> int:
         return self._packet_bytes
 
-    def submit(self, payload: bytes, service: Service, groups: tuple[int, ...] = ()) -> bool:
+    def submit(
+        self, payload: bytes, service: Service, groups: tuple[int, ...] = (), at_rest: bool = False
+    ) -> bool:
         if self.leaving or len(self.queue) >= self.queue_max:
             return False
         self._number += 1
         self.queue.append(Submission(self.me, self.incarnation, self._number, payload, service))
         return True
+
+    def send_unordered(self, payload: bytes) -> None:
+        raise AssertionError("no layer stands above the groups")
 
     def leave(self, *, more_to_come: bool = False) -> None:
         self.leaving = not more_to_come

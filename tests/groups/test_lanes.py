@@ -162,7 +162,7 @@ def test_a_thousand_busy_lanes_all_have_their_turn() -> None:
 def test_a_small_unit_waits_for_at_most_a_packet_of_each_lane(
     large: list[int], packet_bytes: int, already: int, service: Service
 ) -> None:
-    """003: large messages travel between small ones, which do not wait for them."""
+    """Totem CACM: large messages travel between small ones, which do not wait for them."""
     lanes = Lanes(packet_bytes, PARTIAL)
     for process, size in enumerate(large, 2):
         lanes.add(unit(process, size))

@@ -78,6 +78,12 @@ def durability_without_a_plan(patch: pytest.MonkeyPatch) -> None:
     replica._is_durable(set())
 
 
+def an_acknowledgement_of_no_plan(patch: pytest.MonkeyPatch) -> None:
+    replica = a_primary()
+    replica.plan = None
+    replica._acknowledgement()
+
+
 def barriers_without_a_plan(patch: pytest.MonkeyPatch) -> None:
     replica = a_primary()
     replica.plan = None
@@ -85,7 +91,7 @@ def barriers_without_a_plan(patch: pytest.MonkeyPatch) -> None:
 
 
 def an_answer_to_what_nobody_asked(patch: pytest.MonkeyPatch) -> None:
-    a_primary().barriers.answered(2, 1)
+    a_primary().barriers.answered(2, 1, 0)
 
 
 def an_onlooker_without_a_plan(patch: pytest.MonkeyPatch) -> None:
@@ -192,6 +198,7 @@ BREAKAGES: tuple[Breakage, ...] = (
     an_agreement_on_less,
     a_primary_with_yellow_runs,
     durability_without_a_plan,
+    an_acknowledgement_of_no_plan,
     barriers_without_a_plan,
     an_answer_to_what_nobody_asked,
     an_onlooker_without_a_plan,

@@ -297,7 +297,7 @@ class Below:
     def __init__(self, takes: bool) -> None:
         self._takes = takes
 
-    def submit(self, *_: Any) -> bool:
+    def submit(self, *_: Any, **__: Any) -> bool:
         self.queued += 1
         return self._takes
 

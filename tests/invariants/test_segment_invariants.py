@@ -107,13 +107,14 @@ def ranges_out_of_order(patch: pytest.MonkeyPatch) -> None:
 
 def a_partial_packet_that_lacks_nothing(patch: pytest.MonkeyPatch) -> None:
     taken = a_reassembler(1)
+    taken._partials[name()]._lay_out()
     taken._partials[name()]._ranges = [(0, len(DATA))]
     taken.holes(RING, 1)
 
 
 def a_finished_packet_that_is_too_short(patch: pytest.MonkeyPatch) -> None:
     taken = a_reassembler(0, 1)
-    taken._partials[name()]._reached = len(DATA) - ROOM
+    taken._partials[name()]._runs[0].stop = len(DATA) - ROOM
     taken.receive(datagrams()[-1])
 
 

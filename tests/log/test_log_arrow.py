@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from random import Random
 
@@ -145,3 +147,29 @@ def test_a_run_with_fewer_records_than_it_says_is_refused() -> None:
     run = Run(RunId(1, 1, 1), Stamp(1, 1, 1, 0), 5, RunKind.RECORDS, 3, pack_records("orders", [b"x", b"y"]))
     with pytest.raises(CodecError, match="2 records instead of 3"):
         list(to_batches([Ordered(run, 0, 0, (), 5)]))
+
+
+def test_a_reader_needs_no_pandas(directory: Path) -> None:
+    """Spark's workers would import it, each for itself."""
+    program = f"""
+import sys
+from pathlib import Path
+from totempole.log.arrow import FIELDS, to_batches
+from totempole.log.reader import LogReader
+import pyarrow as pa
+runs = LogReader(Path({str(directory)!r})).runs()
+rows = sum(each.num_rows for each in to_batches(runs, schema=pa.schema(FIELDS.values())))
+assert rows > 1000, rows
+assert "pandas" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_a_key_or_a_log_that_is_empty() -> None:
+    """No key is null. Names of logs are never null."""
+    run = Run(
+        RunId(1, 1, 1), Stamp(1, 1, 1, 0), 1, RunKind.RECORDS, 3, pack_records("", [b"x"] * 3, ("", "ä", "b"))
+    )
+    (batch,) = to_batches([Ordered(run, 0, 0, (), 1)])
+    assert batch.column("key").to_pylist() == [None, "ä", "b"]
+    assert batch.column("log").to_pylist() == [""] * 3

@@ -13,6 +13,7 @@ from log_writing import LOG, PROCESSOR, LoggingReplica
 from totempole.corel.frames import Colour, Promoted
 from totempole.corel.run import RunId, RunKind
 from totempole.errors import LogDamagedError, LogTrimmedError, StorageError
+from totempole.log.blocks import Blocks
 from totempole.log.reader import LogReader, records_in
 from totempole.log.segments import SegmentReader, segment_name, segment_numbers
 
@@ -63,9 +64,9 @@ def test_a_range_reads_only_the_segments_that_it_needs(
     opened = []
     start = SegmentReader.__init__
 
-    def note(segment: SegmentReader, path: Path) -> None:
+    def note(segment: SegmentReader, path: Path, *blocks: Blocks | None) -> None:
         opened.append(path.name)
-        start(segment, path)
+        start(segment, path, *blocks)
 
     monkeypatch.setattr(SegmentReader, "__init__", note)
     reader = LogReader(directory)

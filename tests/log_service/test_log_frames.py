@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from totempole.corel.run import Run, RunId, RunKind, Stamp, pack_records
 from totempole.errors import CodecError
+from totempole.log.blocks import Blocks
 from totempole.session.log_frames import (
     HEAD,
     Answer,
@@ -35,6 +36,7 @@ from totempole.session.log_frames import (
     Welcome,
     decode_answer,
     decode_request,
+    decode_viewed_answer,
     encode,
     encode_run,
     log_socket_of,
@@ -103,11 +105,16 @@ def test_the_stop_of_a_run_leaves_repeats_out() -> None:
     st.lists(st.integers(0, 3_000), max_size=20),
     st.lists(st.integers(1, 700), min_size=1),
     st.integers(8, 300),
+    st.booleans(),
 )
-def test_frames_are_put_together_however_they_are_cut(sizes: list[int], cuts: list[int], room: int) -> None:
+def test_frames_are_put_together_however_they_are_cut(
+    sizes: list[int], cuts: list[int], room: int, is_viewed: bool
+) -> None:
     answers: list[Answer] = [Runs((ordered(place, size),)) for place, size in enumerate(sizes)]
     data = b"".join(map(encode, answers))
     buffer: FrameBuffer[Answer] = FrameBuffer(decode_answer, 2**20, room)
+    if is_viewed:
+        buffer = FrameBuffer(decode_viewed_answer, 2**20, room, Blocks())
     found: list[Answer] = []
     at = turn = 0
     while at < len(data):
@@ -118,7 +125,9 @@ def test_frames_are_put_together_however_they_are_cut(sizes: list[int], cuts: li
         found += buffer.filled(count)
         at += count
         turn += 1
-    assert found == answers
+    assert b"".join(map(encode, found)) == data
+    if not is_viewed:
+        assert found == answers
 
 
 @given(st.binary(max_size=200))

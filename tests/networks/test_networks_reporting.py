@@ -55,8 +55,8 @@ def test_a_row_that_is_delivered_at_once_is_not_under_way() -> None:
     below = OrderAtOnce(layer)
     layer._ring = below
     replicator = layer._replicator
-    replicator.findings = SILENCE
+    replicator.watch.findings = SILENCE
     layer.settle()
-    replicator.findings = (*SILENCE, Finding(1, 2, True, 1))
+    replicator.watch.findings = (*SILENCE, Finding(1, 2, True, 1))
     layer.settle()
     assert [len(row.findings) for row in below.rows] == [1, 2]

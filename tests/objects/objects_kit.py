@@ -56,7 +56,7 @@ class Kit:
 
     def again(self, machine: Any, cls: type) -> Any:
         """What another host makes of its snapshot."""
-        return self.Machine.restore(cls, self.Snapshot.decode(machine.snapshot().encode()))
+        return self.Machine.restore(cls, self.Snapshot.decode(b"".join(machine.pieces())))
 
 
 TRUE = Kit(true_machine)

@@ -129,6 +129,7 @@ MUTANTS = (
         "codec.encode_exact if is_checked else codec.encode",
         "codec.encode",
     ),
+    mutant("pieces that are not compared", "ObjectMachine.pieces", "is_exact=is_checked", "is_exact=False"),
     mutant(
         "sets as they come",
         "plain",

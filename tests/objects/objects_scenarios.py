@@ -443,8 +443,10 @@ def an_exact_state_or_none(kit: Kit) -> None:
 
     machine = kit.opened(Scale)
     machine.apply(kit.calls(machine, "a", ("put", 2.5)), 1, 0)
-    with pytest.raises(CannotCarryError, match="'weight': a int would come back as a float"):
+    with pytest.raises(CannotCarryError, match="'weight': an int would come back as a float"):
         machine.snapshot()
+    with pytest.raises(CannotCarryError, match="'weight': an int would come back as a float"):
+        list(machine.pieces())
     machine.apply(kit.calls(machine, "a", ("put", 3.5), first=2), 2, 0)
     assert machine.outcome_of("a", 2).value == kit.Codec(str).encode("4")
 
@@ -472,6 +474,12 @@ SCENARIOS: tuple[tuple[Scenario, tuple[str, ...]], ...] = (
     (dicts_keep_their_order_and_sets_have_none, ("sets as they come", "dicts are sorted")),
     (hosts_that_differ_are_found, ("states are not compared",)),
     (outcomes_that_differ_are_found, ("the chain is not in the snapshot", "outcomes are not compared")),
-    (an_exact_state_or_none, ("a snapshot that is not compared",)),
+    (
+        an_exact_state_or_none,
+        (
+            "a snapshot that is not compared",
+            "pieces that are not compared",
+        ),
+    ),
 )
 """With the names of mutants that each gives away."""

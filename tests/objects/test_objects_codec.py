@@ -173,7 +173,7 @@ def test_large_numbers_have_a_form_of_their_own() -> None:
 @pytest.mark.parametrize(
     ("annotation", "value", "why"),
     [
-        (float, 1, "a int would come back as a float"),
+        (float, 1, "an int would come back as a float"),
         (tuple[int, ...], [1], "a list would come back as a tuple"),
         (list[set[int]], [[1]], r"\[0\]: a list would come back as a set"),
         (int, "1", "Expected `int`, got `str`"),
@@ -182,21 +182,22 @@ def test_large_numbers_have_a_form_of_their_own() -> None:
         (
             dict[str, dict[str, float]],
             {"{x}": {"{}": 1}},
-            r"\['{x}'\]\['{}'\]: a int would come back as a float",
+            r"\['{x}'\]\['{}'\]: an int would come back as a float",
         ),
-        (dict[str, int], OrderedDict(a=1), "a OrderedDict would come back as a dict"),
+        (dict[str, int], OrderedDict(a=1), "an OrderedDict would come back as a dict"),
         (Tree, Tree(1, ["x"]), r"\.tags: a list would come back as a set"),  # type: ignore[arg-type]
         (Tree, {"value": 1}, "a dict where a Tree should be"),
         (Any, datetime(2026, 1, 1), "a datetime without an annotation"),
         (Any, [defaultdict(int)], "a defaultdict without an annotation"),
         (Any, Colour.RED, "a Colour without an annotation"),
         (Any, {frozenset(): 1}, "a frozenset as the key"),
-        (Any, {2**64: 1}, "a int as the key"),
+        (Any, {2**64: 1}, "an int as the key"),
         (Any, Tree(1), "a Tree without an annotation"),
         (Any, bytearray(), "a bytearray without an annotation"),
         (Any, "\ud800", "surrogates not allowed"),
         (str, "\ud800", "surrogates not allowed"),
         (Any, lambda: 1, "a function without an annotation"),
+        (Any, object(), "an object without an annotation"),
     ],
 )
 def test_what_would_come_back_as_something_else_is_refused(annotation: Any, value: Any, why: str) -> None:

@@ -90,7 +90,7 @@ def test_arguments_in_every_way() -> None:
         (Shop.order, (), {}, "parameter 'order' is not given"),
         (Shop.order, (Order("tea"),), {"order": Order("milk")}, "parameter 'order' is given twice"),
         (Shop.order, (Order("tea"),), {"when": 1}, "has no parameter 'when'"),
-        (Shop.anything, (object(),), {}, "parameter 'value': a object without an annotation"),
+        (Shop.anything, (object(),), {}, "parameter 'value': an object without an annotation"),
         (Shop.anything, (1, [lambda: 1]), {}, "parameter 'other': a function without an annotation"),
         (Shop.count, (), {}, "Shop.count is no command: mark it with @command"),
         ("missing", (), {}, "Shop.missing is no command"),
@@ -232,6 +232,7 @@ class MigratesAnother:
 @pytest.mark.parametrize(
     ("cls", "why"),
     [
+        ("Bank", r"'Bank' is no class: give the class itself, as in replica\(Bank"),
         (NoCommands, "NoCommands has no commands"),
         (Waits, r"Waits\.go: a command cannot be async"),
         (Yields, r"Yields\.go: a command cannot be a generator"),

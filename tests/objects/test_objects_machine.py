@@ -137,7 +137,7 @@ def test_results() -> None:
             "unknown",
             (),
             Kind.RAISED,
-            "CannotCarryError: the result of unknown: a object without an annotation",
+            "CannotCarryError: the result of unknown: an object without an annotation",
         ),
         ("too_large", (), Kind.RAISED, "CannotCarryError: the result has 1003 bytes, of 1000"),
         ("surrogate", (), Kind.RAISED, "UnicodeEncodeError"),

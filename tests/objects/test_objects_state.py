@@ -193,7 +193,7 @@ class NotAClassMethod(Base):
         (HasQueue, "HasQueue, attribute 'waiting': .*deque.* cannot be carried"),
         (IsDict, "IsDict is a dict: what that holds would be lost"),
         (IsOrdered, "IsOrdered is a OrderedDict"),
-        (IntForFloat, "IntForFloat, attribute 'size': a int would come back as a float"),
+        (IntForFloat, "IntForFloat, attribute 'size': an int would come back as a float"),
         (SharesAList, "SharesAList, attribute 'items': it belongs to the class"),
         (NeedsArguments, r"NeedsArguments\(\) raised TypeError"),
         (HalfOwn, r"HalfOwn has snapshot\(\): give it both"),

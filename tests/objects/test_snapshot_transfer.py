@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from totempole.errors import SessionError
 from totempole.log.snapshots import StoredHead
-from totempole.objects import snapshot_transfer
+from totempole.objects import snapshot_store, snapshot_transfer
 from totempole.objects.snapshot_transfer import (
     Getting,
     Putting,
@@ -21,6 +21,7 @@ from totempole.objects.snapshot_transfer import (
 from totempole.session.log_frames import (
     Answer,
     Finished,
+    PutChunk,
     PutFrom,
     PutReached,
     PutSnapshot,
@@ -188,3 +189,40 @@ def test_going_on_without_comparing_is_found(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.undo()
     putting.request()
     assert putting.take(PutFrom(100, crc32(b"\xff" + CONTENT[1:100]))) is not None
+
+
+# A rest
+
+
+def test_a_put_rests_after_each_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls of the same program, and the log on the same disk, go first."""
+    content = bytes(snapshot_transfer.PUT_BYTES_MAX * 2 + 1)
+    done: list[str] = []
+
+    class Counting:
+        def begin(self) -> None:
+            done.append("begin")
+
+        def end(self) -> None:
+            done.append("rest")
+
+    class Link:
+        def __init__(self) -> None:
+            self.left = len(content)
+
+        def send(self, request: object) -> None:
+            done.append(type(request).__name__)
+            if isinstance(request, PutChunk):
+                self.left -= len(request.content)
+
+        def has_news(self) -> bool:
+            return self.left == 0
+
+        def next(self, timeout_s: float) -> Answer:
+            return PutFrom(0, 0) if self.left else SnapshotStored(1, (10,))
+
+    monkeypatch.setattr(snapshot_store, "Rest", Counting)
+    store = snapshot_store.BlockingSnapshotStore(None)  # type: ignore[arg-type]
+    stored = store._put(Link(), Putting(head_of(content), Bytes(content)))  # type: ignore[arg-type]
+    assert stored == SnapshotStored(1, (10,))
+    assert done == ["PutSnapshot", "begin", *["PutChunk", "rest"] * 3, "begin"]

@@ -1,7 +1,7 @@
 """A world in which a test sees every input and effect of every processor and can hit exactly one packet.
 
-Each test of this directory restates one claim of the paper (000, by section) and shows that the real protocol
-keeps it. Claims are checked on what processors sent and delivered, not on what they had in mind.
+Each test of this directory restates one claim of the paper (Totem, by section) and shows that the real
+protocol keeps it. Claims are checked on what processors sent and delivered, not on what they had in mind.
 """
 
 from __future__ import annotations

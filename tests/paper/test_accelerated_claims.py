@@ -79,7 +79,7 @@ def test_packets_say_that_they_were_sent_after_the_token() -> None:
 
 
 def test_the_classic_ring_sends_all_before_the_token() -> None:
-    """000 §4.1, for comparison: retransmissions and new messages first, then the token."""
+    """Totem §4.1, for comparison: retransmissions and new messages first, then the token."""
     lab, since_us = saturated(BUSY, 20 * MS)
     for visit in [e for e in lab.log(since_us) if e.sent(RegularToken)]:
         assert isinstance(visit.packets[-1], RegularToken)

@@ -16,6 +16,7 @@ from paperlab import MS, Lab
 
 from sweeps import first_of
 from totempole.core.effects import Channel, Send
+from totempole.segment import Cutter
 from totempole.segment.header import SEGMENT, VERSION
 from totempole.sim.load import Arrivals, uniform
 from totempole.srp import RingConfig
@@ -30,6 +31,7 @@ from totempole.srp.packets import (
     Packet,
     RegularMessage,
     RegularToken,
+    Unordered,
     Wake,
 )
 from totempole.types import NO_RING, ProcessorId, RingId, RingKind, Service
@@ -64,6 +66,12 @@ def samples(lab: Lab) -> list[Sample]:
         for effect in entry.effects:
             if isinstance(effect, Send) and len(effect.datagrams) == 1:
                 found[type(effect.packet)] = effect.packet, effect.datagrams[0]
+    # Only replicas of the log speak past the order: as one of them would have in place of its last Wake.
+    unordered = Unordered(*found[Wake][0], b"past the order")
+    config = lab.world.hosts[1].config
+    data = ring_codec(config.cluster_id, config.ring_kind).encode(unordered)
+    (burst,) = Cutter(config.segment_bytes, unordered.sender, unordered.incarnation).cut(data, None)
+    found[Unordered] = unordered, burst.datagrams[0]
     assert set(found) == set(get_args(Packet))
     return [found[kind] for kind in get_args(Packet)]
 
@@ -219,6 +227,7 @@ def test_replayed_packets_change_nothing(kind: RingKind) -> None:
     ]
     chosen = {datagram: kind for kind, datagram in packets[-400:]}
     chosen |= {datagram: kind for kind, datagram in packets if kind is not RegularToken}
+    chosen |= {datagram: type(packet) for packet, datagram in samples(lab) if type(packet) is Unordered}
     assert set(chosen.values()) == set(get_args(Packet))
     since_us = lab.mark
     load(lab)
@@ -284,6 +293,9 @@ def forgeries(lab: Lab) -> list[Packet]:
         Leave(3, 10**6, 1, ring_id),
         Wake(99, 1, 1, ring_id),
         Wake(2, 1, 1, future),
+        Unordered(99, 1, 1, ring_id, b"past the order"),
+        Unordered(2, 1, 1, future, b"past the order"),
+        Unordered(3, 10**6, 1, ring_id, b"past the order"),
     ]
 
 

@@ -1,4 +1,4 @@
-"""000 §4.4, flow control: how much may be sent, and what it protects, a test per claim."""
+"""Totem §4.4, flow control: how much may be sent, and what it protects, a test per claim."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""000 §4.4: throughput, latency and the time to re-form a ring, in the simulator's virtual time.
+"""Totem §4.4: throughput, latency and the time to re-form a ring, in the simulator's virtual time.
 
 The machines and the experiments are in totempole.sim.paper. Nothing here depends on how fast the tests run.
 """
@@ -122,18 +122,18 @@ def test_a_retransmitted_token_takes_16_ms(rate_per_s: int | None) -> None:
     assert max(times_us) < 25 * MS
 
 
-# 003, eight faster machines
+# Totem CACM, eight faster machines
 
 
 def test_a_crash_is_detected_and_recovered_from() -> None:
-    """003, Performance: detection takes at most 50 ms, recovery after that typically less than 20."""
+    """Totem CACM, Performance: detection takes at most 50 ms, recovery after that typically less than 20."""
     found = crashes(SPARCSTATION_20, 1, count=4)
     assert max(crash.detection_us for crash in found) < 50 * MS
     assert mean(crash.recovery_us for crash in found) < 20 * MS
 
 
 def test_even_arrivals_have_the_shorter_tail() -> None:
-    """003, figure 7: at low loss, deterministic arrivals wait long more seldom than Poisson arrivals."""
+    """Totem CACM, figure 7: at low loss, deterministic arrivals seldom wait as long as Poisson arrivals."""
     poisson, even = (
         sorted(latency(SPARCSTATION_20, 1, rate_per_s=1_000, poisson=poisson, duration_us=S).each_us)
         for poisson in (True, False)

@@ -1,4 +1,4 @@
-"""000 §4.3, the recovery algorithm: what is delivered when rings change, and where, a test per claim."""
+"""Totem §4.3, the recovery algorithm: what is delivered when rings change, and where, a test per claim."""
 
 from __future__ import annotations
 

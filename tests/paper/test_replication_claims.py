@@ -1,4 +1,4 @@
-"""004 §8: throughput on one network and on two, in the simulator's virtual time."""
+"""RRP §8: throughput on one network and on two, in the simulator's virtual time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""000 §5.1, what the single-ring protocol does for timestamps and future ring numbers, a test per claim."""
+"""Totem §5.1, what the single-ring protocol does for timestamps and future ring numbers, a test per claim."""
 
 from __future__ import annotations
 

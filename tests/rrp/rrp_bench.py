@@ -18,9 +18,10 @@ from totempole.rrp.accounts import Accounts
 from totempole.rrp.config import RedundancyConfig
 from totempole.rrp.copies import CopyReassembler
 from totempole.rrp.hello import Hello, Ways
-from totempole.rrp.layer import LAYER, Replicator, Timer
+from totempole.rrp.layer import LAYER, Replicator
 from totempole.rrp.paths import Finding
 from totempole.rrp.route import WHOLE, bits_of
+from totempole.rrp.timers import Timer
 from totempole.segment import Cutter
 from totempole.segment.cutter import cut
 from totempole.segment.header import data_name
@@ -190,7 +191,7 @@ class Bench:
         ways: Ways | None = None,
         segment_bytes: int = 1_400,
     ) -> list[bytes]:
-        ways = ways or self.replicator._ways
+        ways = ways or self.replicator.watch.ways
         packet = Hello(sender, incarnation, counter, network, ways, segment_bytes, padding)
         return self._control(self.codec.encode(packet), sender)
 

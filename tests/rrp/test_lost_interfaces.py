@@ -29,7 +29,7 @@ def replicator_of(stack: ProcessorStack) -> Replicator:
 
 def test_a_lost_interface_is_found_of_a_member_that_has_said_nothing_yet() -> None:
     stack = a_stack_of_two()
-    replicator_of(stack)._speakers.clear()
+    replicator_of(stack).watch._speakers.clear()
     stack.feed(2_000_000, NetworkLost(1))
     assert replicator_of(stack).findings == (Finding(1, 2, True, int(Lost.INTERFACE)),)
     stack.feed(2_000_001, NetworkBack(1))

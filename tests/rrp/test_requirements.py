@@ -1,4 +1,4 @@
-"""The requirements of 004 §5 (A1 to A6, active replication) and §6 (P1 to P5, passive), by name.
+"""The requirements of RRP §5 (A1 to A6, active replication) and §6 (P1 to P5, passive), by name.
 
 Figure 1 shows the six orders in which two things that are sent on two networks can come: each network keeps
 its own order, and there is none between networks (inequalities 1 to 7).
@@ -47,7 +47,7 @@ def test_a1_a_message_goes_up_once_and_with_its_first_copy() -> None:
 
 
 def test_a1_a_token_goes_up_once_though_a_copy_comes_after_its_timer() -> None:
-    """Figure 2 of 004 delivers it twice."""
+    """Figure 2 of RRP delivers it twice."""
     bench = Bench("active")
     sent = bench.token(5)
     bench.come(sent, X)
@@ -201,6 +201,17 @@ def test_a_path_that_loses_what_goes_to_all_says_whether_tokens_came(
         path.note(evidence, 1.0)
     assert path.bad
     assert bool(path.lost & Lost.NOT_TOKENS) is (tokens_lost == 0.0)
+
+
+def test_a_path_that_lost_some_and_then_all_is_dead() -> None:
+    """Too many are lost before eleven are in a row: that nothing comes any more shows later."""
+    path = Path()
+    for lost in [1.0] * 5 + [0.0] + [1.0] * 7:
+        path.note(Evidence.LONG, lost)
+    assert (path.bad, path.dead) == (True, False)
+    news = [path.note(Evidence.LONG, 1.0) for _ in range(10)]
+    assert (path.bad, path.dead) == (True, True)
+    assert news.count(True) == 1, "that is told once"
 
 
 def test_a_path_without_tokens_says_nothing_of_them() -> None:
@@ -371,7 +382,7 @@ def test_p4_tokens_on_one_network_in_turn_make_no_path_bad() -> None:
 
 
 def test_p5_unequal_shares_are_no_fault() -> None:
-    """004 compares networks with each other. All messages on one network are no loss of the other."""
+    """RRP compares networks with each other. All messages on one network are no loss of the other."""
     bench = Bench("passive")
     for rotation in range(1, 500):
         bench.now_us += 1_000
@@ -429,7 +440,7 @@ def test_an_older_token_never_takes_the_place_of_a_held_one() -> None:
 
 
 def test_a_token_of_one_alone_passes_by() -> None:
-    """A ring of one gets its own token, on no network: it is neither held nor counted (004 is silent)."""
+    """A ring of one gets its own token, on no network: it is neither held nor counted (RRP is silent)."""
     bench = Bench("active", members=(1,))
     for token_seq in range(1, 100):
         bench.come(bench.token(token_seq, sender=1), 0)

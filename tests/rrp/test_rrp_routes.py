@@ -9,8 +9,9 @@ from totempole.core.effects import Alarm, Reachable, Role
 from totempole.link import Link
 from totempole.rrp.alarms import WaysDiffer
 from totempole.rrp.commands import NetworkBack, NetworkLost, RemoveNetwork
-from totempole.rrp.layer import CROSSED_LEAST, HASTE, WARY_US
+from totempole.rrp.layer import WARY_US
 from totempole.rrp.paths import Lost
+from totempole.rrp.watching import CROSSED_LEAST, HASTE
 from totempole.segment.header import OFFSET_BYTES, SEGMENT
 
 
@@ -187,6 +188,17 @@ def test_large_datagrams_that_do_not_come_are_found() -> None:
     assert finding.lost == Lost.LONG
 
 
+def test_a_network_that_lost_some_large_datagrams_and_then_all_is_dead_for_them() -> None:
+    bench = Bench("passive", 2)
+    for counter, is_lost in enumerate([True] * 5 + [False] + [True] * 20, 1):
+        bench.hellos(counter, 2, (0,))
+        bench.come(bench.hello(1, counter, 2), 1)
+        if not is_lost:
+            bench.come(bench.hello(1, counter, 2, 1_000), 1)
+    (finding,) = bench.found
+    assert (finding.network, finding.dead, finding.lost) == (1, True, Lost.LONG)
+
+
 def test_a_path_is_clear_again_after_hellos_for_a_while() -> None:
     bench = Bench("passive", 2)
     for counter in range(1, 14):
@@ -331,7 +343,7 @@ def test_a_damaged_copy_bars_no_true_one() -> None:
 
 def test_whoever_uses_the_networks_in_another_way_is_told_of() -> None:
     bench = Bench("passive", 2)
-    ways = bench.replicator._ways
+    ways = bench.replicator.watch.ways
     bench.come(bench.hello(0, 1, 2, ways=ways._replace(copies=2)), 0)
     bench.come(bench.hello(0, 1, 3, ways=ways._replace(networks=3)), 0)
     alarms = [effect.alarm for effect in bench.effects if isinstance(effect, Alarm)]
@@ -348,25 +360,25 @@ def test_a_ring_starts_anew_with_its_accounts() -> None:
 def test_hellos_count_for_the_networks_that_both_have() -> None:
     """A processor with three networks is heard on two of them, and missed on none that it does not have."""
     bench = Bench("passive", 2)
-    ways = bench.replicator._ways._replace(networks=3)
+    ways = bench.replicator.watch.ways._replace(networks=3)
     for counter in range(1, 30):
         for padding in (0, 100):
             bench.come(bench.hello(0, counter, 2, padding, ways=ways), 0)
     assert [(finding.network, finding.dead) for finding in bench.replicator.findings] == [(1, True)]
     bench = Bench("passive", 3)
-    ways = bench.replicator._ways._replace(networks=2)
+    ways = bench.replicator.watch.ways._replace(networks=2)
     for counter in range(1, 30):
         for network in (0, 1):
             for padding in (0, 100):
                 bench.come(bench.hello(network, counter, 2, padding, ways=ways), network)
     assert bench.replicator.findings == ()
-    assert bench.replicator.hears(2, 0)
-    assert not bench.replicator.hears(2, 2)
+    assert bench.replicator.watch.hears(2, 0)
+    assert not bench.replicator.watch.hears(2, 2)
 
 
 def test_a_difference_is_told_when_it_comes_up() -> None:
     bench = Bench("active", 2)
-    ways = bench.replicator._ways
+    ways = bench.replicator.watch.ways
     more = ways._replace(networks=3, copies=3, names=7, capacities=8)
     for counter, said in enumerate((ways, more, more, ways, more._replace(networks=2, copies=2)), 1):
         bench.come(bench.hello(0, counter, 2, ways=said), 0)

@@ -103,7 +103,7 @@ def test_beyond_a_millisecond_the_gate_adapts() -> None:
 @pytest.mark.parametrize("seed", first_of(range(3)))
 @pytest.mark.parametrize("style", first_of(["passive", "active"]))
 def test_two_half_faults_break_no_ring(style: str, seed: int) -> None:
-    """1 and 2 do not hear each other on a, nor 2 and 3 on b: every two still share a network. Where 004's
+    """1 and 2 do not hear each other on a, nor 2 and 3 on b: every two still share a network. Where RRP's
     marks stop the sending, the ring breaks up again and again."""
     world = begun(redundant_world(style, 2, 3, seed=seed))
     before = installed(world)

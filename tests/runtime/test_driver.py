@@ -893,7 +893,7 @@ def test_a_node_that_is_kept_from_running_says_so(place: Place, tmp_path: Path) 
     with started(node_config(place, 1, tmp_path, lag_alarm_ms=50)) as (member,):
         wait_for_ring(member)
         member.driver.call(lambda: time.sleep(0.6))
-        wait_until(lambda: member.logged("kept from running"))
+        wait_until(lambda: member.logged("event loop lag"))
         assert snapshot(member.driver)["lag"]["alarms"] >= 1
 
 

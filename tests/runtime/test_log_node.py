@@ -74,15 +74,16 @@ def records_of(daemon: Daemon) -> list[tuple[int, str, bytes]]:
     return [(record.position, record.key, bytes(record.payload)) for record in reader.records()]
 
 
-def all_records(them: Cluster) -> list[tuple[int, str, bytes]]:
-    """Of all logs, once they have the same: the green line is written a moment later."""
+def all_records(them: Cluster, count: int = 0) -> list[tuple[int, str, bytes]]:
+    """Of all logs, once they have the same, and `count` at least: the green line is written some milliseconds
+    after programs are told."""
     found: list[list[tuple[int, str, bytes]]] = []
 
     def same() -> bool:
         found[:] = [records_of(daemon) for daemon in them.daemons.values()]
-        return found.count(found[0]) == len(found)
+        return found.count(found[0]) == len(found) and len(found[0]) >= count
 
-    wait_until(same, lambda: f"the logs differ: {[len(records) for records in found]}")
+    wait_until(same, lambda: f"{count} records are green; logs have {[len(records) for records in found]}")
     return found[0]
 
 
@@ -174,7 +175,7 @@ def test_no_green_record_is_lost_or_doubled_when_nodes_are_killed(tmp_path: Path
             await kill(*them.daemons.values())
 
         asyncio.run(asyncio.wait_for(load.run(disturb), 2 * LIMIT_S))
-        records = all_records(them)
+        records = all_records(them, len(load.green))
         assert [position for position, _, _ in records] == list(range(len(records)))
         assert {key: position for position, key, _ in records} == load.green
         assert len({key for _, key, _ in records}) == len(records)
@@ -327,7 +328,8 @@ def test_of_programs_that_race_with_one_fence_one_wins_though_daemons_are_killed
 
     with three(tmp_path, BRISK) as them:
         asyncio.run(asyncio.wait_for(run(them), 2 * LIMIT_S))
-        records = all_records(them)
+        told = [position for rival in rivals for positions in rival.won.values() for position in positions]
+        records = all_records(them, max(told) + 1)
     found: dict[int, dict[int, bytes]] = {}
     for position, _, payload in records:
         found.setdefault(int(payload.split()[0]), {})[position] = payload

@@ -178,14 +178,14 @@ def test_numbers_do_not_make_a_warning_another(
     stream: io.StringIO, clock: Clock, logger: logging.Logger
 ) -> None:
     for late_ms in (60, 70, 80):
-        event(logger, logging.WARNING, "kept from running", ms=late_ms)
+        event(logger, logging.WARNING, "event loop lag", ms=late_ms)
         event(logger, logging.WARNING, "packets dropped", reasons={"seal": late_ms})
     clock.now_s += 1
     event(logger, logging.INFO, "quiet")
     assert lines(stream) == [
-        "warning kept from running ms=60",
+        "warning event loop lag ms=60",
         "warning packets dropped reasons=seal:60",
-        "warning kept from running ms=80 repeated=2",
+        "warning event loop lag ms=80 repeated=2",
         "warning packets dropped reasons=seal:80 repeated=2",
         "info    quiet",
     ]

@@ -360,7 +360,7 @@ def test_a_program_that_gives_up_entering_leaves_no_node_behind(
 
     run(program())
     reopened(config)
-    assert not [thread for thread in threading.enumerate() if thread.name == "totempole-1"]
+    wait_until(lambda: not [thread for thread in threading.enumerate() if thread.name == "totempole-1"])
 
 
 def test_giving_up_while_the_node_opens(

@@ -45,6 +45,11 @@ def test_in_a_running_loop_it_says_what_to_write() -> None:
     gc.collect()
 
 
+def test_forgotten_parentheses_are_told() -> None:
+    with pytest.raises(TypeError, match=r"write `totempole\.run\(main\(\)\)`, with the parentheses"):
+        totempole.run(main)  # type: ignore[arg-type]
+
+
 def test_a_cancelled_program_is_no_terminated_one() -> None:
     async def cancelled() -> None:
         raise asyncio.CancelledError

@@ -26,6 +26,7 @@ from totempole.segment.reassembler import (
     PIECE_BYTES,
     PIECES_LEAST,
     RANGES_MAX,
+    RUNS_MAX,
 )
 from totempole.srp.formats import ring_codec
 from totempole.srp.packets import RegularMessage
@@ -424,3 +425,25 @@ def test_a_burst_joins_what_has_arrived_in_part():
     reassembler = Reassembler(1_000)
     reassembler.receive(burst.datagrams[3])
     assert reassembler.receive_burst(*burst) == (NAME, packet)
+
+
+def test_stripes_of_a_packet_are_put_together_in_whatever_order_they_come() -> None:
+    """Each in order, as networks bring them; what is missing is known all the while."""
+    data = pattern(40 * ROOM)
+    segments = cut(NAME, data, SEGMENT_BYTES)
+    reassembler = Reassembler(1_000_000)
+    for place, (left, right) in enumerate(zip(segments[:20], segments[20:], strict=True)):
+        assert reassembler.receive(right) is None
+        holes = [(place * ROOM, 20 * ROOM), ((21 + place) * ROOM, 40 * ROOM)]
+        assert list(reassembler.holes(RING, 9)) == [hole for hole in holes if hole[0] < hole[1]]
+        done = reassembler.receive(left)
+    assert done == (NAME, data)
+
+
+@pytest.mark.parametrize("runs", [RUNS_MAX, RUNS_MAX + 1])
+def test_a_packet_in_many_runs_is_put_together(runs: int) -> None:
+    data = pattern(2 * runs * ROOM)
+    segments = cut(NAME, data, SEGMENT_BYTES)
+    reassembler = Reassembler(1_000_000)
+    assert feed(reassembler, segments[::-2]) == []
+    assert feed(reassembler, segments[::2]) == [(NAME, data)]

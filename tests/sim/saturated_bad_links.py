@@ -1,7 +1,8 @@
 """Measures what healthy nodes of four deliver while one link is dead one way and all send.
 
-`python tests/sim/saturated_bad_links.py SECONDS BYTES_PER_S [RATE_PER_S]` prints it for each link: on a LAN
-where each sender has so much, at full load or with senders of a fixed rate (messages of 20 kB).
+`python tests/sim/saturated_bad_links.py SECONDS BYTES_PER_S [RATE_PER_S [start]]` prints it for each link: on
+a LAN where each sender has so much, at full load (rate 0) or with senders of a fixed rate (messages of 20
+kB). With `start` the link is dead before there is a ring.
 """
 
 from __future__ import annotations
@@ -62,15 +63,15 @@ def measure(
     rate_per_s: float = 0.0,
     fault_us: int = FAULT_US,
     bytes_per_s: int = BYTES_PER_S,
-    idle_us: int = 0,
+    from_start: bool = False,
 ) -> Measured:
-    """With senders of a fixed rate, or at full load. The link breaks so long before they begin, or later."""
+    """With senders of a fixed rate, or at full load. The link breaks on a ring at work, or is dead before
+    there is one."""
     world = World(1, 4, lans=(Lan(bandwidth_bytes_per_s=bytes_per_s),))
+    if link is not None and from_start:
+        world.cut(*link)
     world.start()
     world.run_for(S)
-    if link is not None and idle_us:
-        world.cut(*link)
-    world.run_for(idle_us)
     for me in world.hosts:
         load: Load = InCompany(world, me, size=MESSAGE_BYTES)
         if rate_per_s:
@@ -99,8 +100,8 @@ def healthy(link: Link) -> list[ProcessorId]:
     return [me for me in (1, 2, 3, 4) if me not in link]
 
 
-def main(seconds: str, bytes_per_s: str, rate_per_s: str = "0") -> None:
-    how = float(rate_per_s), int(float(seconds) * S), int(bytes_per_s)
+def main(seconds: str, bytes_per_s: str, rate_per_s: str = "0", since: str = "") -> None:
+    how = float(rate_per_s), int(float(seconds) * S), int(bytes_per_s), since == "start"
     whole = measure(None, *how)
     for link in LINKS:
         found = measure(link, *how)

@@ -1,8 +1,8 @@
 """What packets at the wrong place, links dead one way, strangers and slow disks do to a simulated ring.
 
 Each test is an attack that once hurt: it re-formed the ring without end, made two tokens of one, or slowed a
-failover down. Nothing here is beyond omission and timing faults (000 §3.2), or what somebody without the key
-can do to sealed packets: show them to others, and show them again.
+failover down. Nothing here is beyond omission and timing faults (Totem §3.2), or what somebody without the
+key can do to sealed packets: show them to others, and show them again.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pytest
 
-from sweeps import first_of
+from sweeps import first_of, first_row_of
 from totempole.checkers import check
 from totempole.core.effects import Alarm, Channel, Send
 from totempole.sim.conditions import Condition, DiskSpeed
@@ -134,6 +134,45 @@ def test_a_link_that_carries_no_token_may_be_dead_one_way(count: int) -> None:
     assert_sound(world)
 
 
+def branches(world: World, name: str, since: int = 0) -> list[ProcessorId]:
+    return [row.node for row in world.rows[since:] if (row.kind, row.reason) == ("branch", name)]
+
+
+@pytest.mark.parametrize("kind", first_of(RingKind), ids=lambda kind: kind.name.lower())
+@pytest.mark.parametrize(
+    ("count", "links"),
+    first_row_of(
+        [(4, ((1, 2),)), (3, ((1, 2),)), (3, ((1, 2), (2, 1))), (3, ((1, 2), (3, 1))), (8, ((8, 1),))]
+    ),
+)
+def test_a_link_that_carries_the_token_may_be_dead(
+    kind: RingKind, count: int, links: tuple[tuple[int, int], ...]
+) -> None:
+    """Another member hands the token on, after one timeout for each link. When the link is mended, nobody
+    does any more."""
+    world = ring_of(count, RingConfig(ring_kind=kind))
+    everyone = tuple(world.hosts)
+    before, since = len(world.hosts[3].configurations), len(world.rows)
+    for source, target in links:
+        world.cut(source, target)
+    accepted = send_for(world, 10 * S, everyone)
+    assert len(branches(world, "token handed on", since)) > 1_000
+    assert len(branches(world, "token retransmitted", since)) <= 2 * count * len(links)
+    blamed = branches(world, "dead link", since)
+    assert len(blamed) == len(set(blamed)) > 0
+    assert set(blamed) <= {source for source, _ in links}
+    for source, target in links:
+        world.mend(source, target)
+    accepted += send_for(world, S, everyone)
+    since = len(world.rows)
+    accepted += send_for(world, 5 * S, everyone)
+    world.run_for(S)
+    assert not branches(world, "token handed on", since)
+    assert regular_configurations(world, 3, before) == 0
+    assert [world.hosts[me].delivered for me in everyone] == [accepted] * count
+    assert_sound(world)
+
+
 @pytest.mark.parametrize(
     "cuts",
     first_of([((1, 2),), ((1, 2), (2, 1)), ((2, 1), (3, 1), (4, 1)), ((1, 2), (1, 3), (1, 4))]),
@@ -156,7 +195,7 @@ def test_a_bad_link_costs_the_others_few_configurations(cuts: tuple[tuple[int, i
 
 
 @pytest.mark.parametrize("stretch", first_of([10, 1]))
-def test_a_bad_link_costs_no_more_configurations_when_timeouts_are_stretched(stretch: int) -> None:
+def test_one_that_nobody_hears_costs_no_more_configurations_when_timeouts_are_stretched(stretch: int) -> None:
     """One attempt at the ring then takes a good part of the time until the next one."""
     default = RingConfig()
     slow = RingConfig(
@@ -166,20 +205,23 @@ def test_a_bad_link_costs_no_more_configurations_when_timeouts_are_stretched(str
     )
     world = ring_of(4, slow)
     world.run_for(default.readmission_us)
-    world.cut(1, 2)
+    for target in (2, 3, 4):
+        world.cut(1, target)
     before = len(world.hosts[3].configurations)
     send_for(world, 60 * S, (3, 4), every_us=500 * MS)
     assert 0 < regular_configurations(world, 3, before) <= CONFIGURATIONS_A_MINUTE
     assert_sound(world)
 
 
-def test_a_mended_link_is_found_within_the_readmission_time() -> None:
+def test_mended_links_are_found_within_the_readmission_time() -> None:
     config = RingConfig()
     world = ring_of(4, config)
-    world.cut(4, 1)
+    for target in (1, 2, 3):
+        world.cut(4, target)
     world.run_for(30 * S)
     assert len(world.hosts[3].regular_configuration.members) == 3  # type: ignore[union-attr]
-    world.mend(4, 1)
+    for target in (1, 2, 3):
+        world.mend(4, target)
     world.run_for(config.readmission_us + S)
     assert len(world.hosts[3].regular_configuration.members) == 4  # type: ignore[union-attr]
 

@@ -27,7 +27,7 @@ def tried(text: str, seed: int, mutant: Mutant | None = None, parts: ObjectParts
 @pytest.mark.parametrize(
     ("text", "seed", "name", "violated"),
     [
-        (stages.PAUSED_WITH_THE_TOKEN, 0, "a barrier without answers", "object-linearizable"),
+        (stages.PAUSED_WITH_THE_TOKEN, 5, "a barrier without answers", "object-linearizable"),
         (stages.LATE_COPY, 0, "a settled number is applied again", "object-linearizable"),
         (stages.READ_AT_ONCE, 0, "a read before the place of its barrier is applied", "object-linearizable"),
     ],
@@ -56,6 +56,6 @@ def test_client_numbers_that_are_used_again_after_a_restart() -> None:
     def same_again(program: Program) -> str:
         return f"{program.name}/{len(program.life.host._clients) if program.life else 0}"
 
-    assert not tried(stages.CRASHES, 0).violated
-    violated = tried(stages.CRASHES, 0, parts=ObjectParts(new_client=same_again)).violated
+    assert not tried(stages.CRASHES, 13).violated
+    violated = tried(stages.CRASHES, 13, parts=ObjectParts(new_client=same_again)).violated
     assert {"object-linearizable", "object-outcomes"} & set(violated)

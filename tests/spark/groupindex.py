@@ -42,7 +42,7 @@ def _facts(groups: GroupHistory) -> Iterator[Fact]:
         yield _message(message)
         yield from (("again", message.name, _at(row)) for row in message.again)
     for state in groups.states:
-        yield "state", _at(state.row), _flat(state.place), state.what, state.other, state.digest
+        yield "state", _at(state.row), _flat(state.place), state.stage, state.peer, state.digest
 
 
 def _process(groups: GroupHistory, number: int, process: Process) -> Fact:
@@ -75,7 +75,7 @@ def _view(number: int, view: View) -> Iterator[Fact]:
 def _delivery(number: int, delivery: Any) -> Iterator[Fact]:
     assert type(delivery) is Delivery
     row = _at(delivery.row)
-    yield "delivery", row, number, _flat(delivery.place), delivery.digest
+    yield "delivery", row, number, _flat(delivery.place), delivery.row.digest
     for view in delivery.views:
         yield "seen", row, number, view.group, _at(view.row), view.membership.index + 1
 
@@ -150,7 +150,7 @@ def _told_notice(number: int, row: Any) -> Iterator[Fact]:
 
 
 def _told_state(number: int, row: Any) -> Iterator[Fact]:
-    yield "state", _shown(row.row), _place(row.place), row.what, row.other, row.digest
+    yield "state", _shown(row.row), _place(row.place), row.stage, row.peer, row.digest
     if row.membership:
         yield "state of", _shown(row.row), number, row.membership
 

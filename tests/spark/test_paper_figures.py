@@ -98,7 +98,7 @@ def test_figures_from_end_to_end(
     assert [each["ratio"] for each in found["comparison"] if each["calibration"]] == pytest.approx(
         [1, 1], rel=0.03
     )
-    for name in ("figure-000-4.18.svg", "figure-000-4.19.svg"):
+    for name in ("figure-totem-4.18.svg", "figure-totem-4.19.svg"):
         text = (out / name).read_text(encoding="utf-8")
         assert text.rstrip().endswith("</svg>")
         assert "paper: about" in text
@@ -219,7 +219,7 @@ def made_up() -> Results:
 )
 def test_verdicts(kind: str, used: bool, ours: float | None, ratio: float | None, verdict: str) -> None:
     place = Ours("throughput", "all send", 4, "messages_per_s")
-    stated = Published("4.18", "000 §4.4", "made up", kind, 100, "ms", place, used=used)  # type: ignore[arg-type]
+    stated = Published("4.18", "Totem §4.4", "made up", kind, 100, "ms", place, used=used)  # type: ignore[arg-type]
     compared = Compared(stated, ours)
     assert compared.verdict == verdict
     assert compared.ratio == (None if ratio is None else pytest.approx(ratio))

@@ -1,4 +1,4 @@
-"""The analytical model of 000 §4.4 against values worked out by hand."""
+"""The analytical model of Totem §4.4 against values worked out by hand."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def _add(found: Found, name: str, rows: list[Row], terms: Terms) -> None:
 
 
 def _spoilt(random: Random) -> Found:
-    """Both figures of 000 §4.3, whose nodes then suspect one another, with a few events spoilt."""
+    """Both figures of Totem §4.3, whose nodes then suspect one another, with a few events spoilt."""
     bases = (figure_4_15(), figure_4_16())
     for trace in bases:
         for node in (P, Q, R, S, T, U, V):
@@ -122,7 +122,7 @@ def test_every_outcome_is_among_them(runs: Runs) -> None:
 
 
 def test_the_transitional_configuration_pays_what_the_regular_one_owes(silver: Silver) -> None:
-    """000 §4.3: q to t deliver 2.1.2 and 4.1.1 only after the ring 12@1 broke, and never 1.1.2."""
+    """Totem §4.3: q to t deliver 2.1.2 and 4.1.1 only after the ring 12@1 broke, and never 1.1.2."""
     name = "test_settled_too_late-1"  # figure 4.15
     stays = silver.stays.where((F.col("run") == name) & (F.col("name") == "12@1"))
     owed = {(row["node"], row["row"]["message"]) for row in undelivered(silver, stays).collect()}

@@ -53,7 +53,7 @@ def runs() -> Runs:
 
 
 def _spoilt(random: Random) -> Runs:
-    """Both figures of 000 §4.3 with notices and blame, and a few events spoilt."""
+    """Both figures of Totem §4.3 with notices and blame, and a few events spoilt."""
     bases = (_with_words(figure_4_15(), random), _with_words(figure_4_16(), random))
     found: dict[str, tuple[list[Row], Terms]] = {}
     for number in range(SPOILT):

@@ -1,4 +1,4 @@
-"""000 §5.4: how graphs are drawn and designed, and what is measured as they lose their edges."""
+"""Totem §5.4: how graphs are drawn and designed, and what is measured as they lose their edges."""
 
 from __future__ import annotations
 

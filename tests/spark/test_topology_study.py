@@ -1,4 +1,4 @@
-"""000 §5.4: the study as a Spark job, its tables, and what the paper says of figures 5.21 to 5.23."""
+"""Totem §5.4: the study as a Spark job, its tables, and what the paper says of figures 5.21 to 5.23."""
 
 from __future__ import annotations
 

@@ -35,6 +35,8 @@ LARGE = (200, 450)
 """Rows that are appended at once: one batch without staging, or several with."""
 TINY, INLINE = 600, 100_000
 """Bytes of rows that a task gives to the driver. Batches of a hundred rows are staged by tasks, or by it."""
+VICTIM_S = 120.0
+"""Within this time there is something to shoot at: what was killed is back."""
 AGAIN_MAX = 2
 """So often rows are appended for an aim that has not fired."""
 
@@ -180,6 +182,7 @@ class Campaign:
                 self.stage.appenders.append(self._random, bursts.pop(0).rows)
             if shots and now_s >= shots[0].delay_s and self._shoot(shots[0]):
                 del shots[0]
+            assert now_s < VICTIM_S, f"there is nothing to shoot at: {shots}"
             time.sleep(0.01)
 
     def _shoot(self, shot: Shot) -> bool:

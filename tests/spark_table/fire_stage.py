@@ -233,9 +233,10 @@ class Driver:
         return [pid for pid in found if own in environment_of(pid)] or self._workers()
 
     def _workers(self) -> list[int]:
+        """Their daemon is PySpark's, or `totempole.spark.quiet_daemon`."""
         assert self.process is not None, "it runs"
         members = session_members(self.process.pid)
-        daemons = {pid for pid in members if "pyspark.daemon pyspark.worker" in command_line(pid)}
+        daemons = {pid for pid in members if "daemon pyspark.worker" in command_line(pid)}
         found = []
         for pid in members:
             with suppress(OSError):

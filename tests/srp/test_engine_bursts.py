@@ -20,7 +20,7 @@ from totempole.srp.alarms import FormerLife, Impostor
 from totempole.srp.commands import Rekey
 from totempole.srp.config import SEGMENT_BYTES_LEAST
 from totempole.srp.engine import GIVE_WAY_MAX
-from totempole.srp.packets import Join, Leave, NullMessage, RegularMessage, Wake, name_of
+from totempole.srp.packets import Join, Leave, NullMessage, RegularMessage, Unordered, Wake, name_of
 from totempole.srp.stable import first_numbers
 from totempole.srp.states import State
 from totempole.stack import ProcessorStack, RingSpec, StackSpec, build
@@ -279,9 +279,10 @@ def test_in_our_own_life_an_impostor_is_known_by_what_we_never_said() -> None:
     last = max(transmit.packet.counter for transmit in spoken(bench))
     ahead = join_of(1, {1, 2}, incarnation=2, counter=last + 1)
     other = join_of(1, {1, 2}, incarnation=2, counter=last)
-    for packet in (ahead, other, NullMessage(1, 2, last + 1, RING), Wake(1, 3, 1, RING)):
+    unordered = Unordered(1, 2, last + 1, RING, b"past the order")
+    for packet in (ahead, other, NullMessage(1, 2, last + 1, RING), Wake(1, 3, 1, RING), unordered):
         assert Impostor(packet.incarnation) in bench.hand(1, packet)
-    assert bench[1].dropped == {"processor number of our own": 4}
+    assert bench[1].dropped == {"processor number of our own": 5}
 
 
 def test_what_was_said_too_long_ago_counts_as_an_echo() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import count, pairwise
 
 import pytest
 from srp_bench import Bench, alone_in, join_of
@@ -95,7 +95,7 @@ def test_the_largest_payload_is_delivered_and_a_larger_one_is_refused() -> None:
 
 
 def test_the_largest_payload_survives_recovery() -> None:
-    """Encapsulated on the new ring it is larger than any plain packet (000 §4.3)."""
+    """Encapsulated on the new ring it is larger than any plain packet (Totem §4.3)."""
     bench = Bench([1, 2, 3])
     bench.form()
     largest = bytes(bench.config.packet_bytes_max)
@@ -209,7 +209,7 @@ def test_the_rtr_list_holds_at_most_requests_max_and_all_is_repaired(kind: RingK
 
 @KINDS
 def test_one_that_never_receives_is_expelled_after_fail_to_receive_rounds(kind: RingKind) -> None:
-    """000 §4.2, Recognizing Failure to Receive: the others blame the aru's setter and go on without it."""
+    """Totem §4.2, Recognizing Failure to Receive: the others blame the aru's setter and go on without it."""
     config = RingConfig(fail_to_receive_rounds=6, ring_kind=kind)
     bench = Bench([1, 2, 3], config)
     bench.form()
@@ -268,6 +268,22 @@ def test_two_rings_that_together_are_too_many_live_side_by_side() -> None:
     world.run_for(3_000_000)
     after = {me: len(host.configurations) for me, host in world.hosts.items()}
     assert after == before
+
+
+def test_a_full_ring_answers_a_join_and_not_the_answer_to_its_own() -> None:
+    """Two full rings would answer each other for ever: ten thousand Joins a second, and those who are on
+    neither could not agree for them (seed 2807)."""
+    bench = Bench([1, 2, 3], RingConfig(members_max=3))
+    bench.form()
+    counter = count(1)
+
+    def answers(*proc_set: int) -> int:
+        effects = bench.hand(1, join_of(8, proc_set, counter=next(counter)))
+        return sum(isinstance(effect, Send) and effect.to == 8 for effect in effects)
+
+    assert [answers(8, 9) for _ in range(3)] == [1, 0, 0], "the same company is told once"
+    assert [answers(7, 8, 9) for _ in range(2)] == [1, 0]
+    assert [answers(1, 8) for _ in range(2)] == [1, 1], "it waits for this processor"
 
 
 def test_a_ring_of_exactly_members_max_forms() -> None:

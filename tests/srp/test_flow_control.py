@@ -1,4 +1,4 @@
-"""Flow control (000 §4.4): the window of a rotation, in packets and in bytes."""
+"""Flow control (Totem §4.4): the window of a rotation, in packets and in bytes."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_visit_takes_each_time_or_its_share_while_others_wait(members: int, sh
 
 @pytest.mark.parametrize("members", [1, 2, 20, 100])
 def test_a_lone_sender_has_all_of_each_time(members: int) -> None:
-    """000 §4.4: throughput is relatively unaffected by the number of senders."""
+    """Totem §4.4: throughput is relatively unaffected by the number of senders."""
     assert FlowControl(CONFIG, members).allowance(token(), PLENTY).new_packets == 8
 
 
@@ -90,7 +90,7 @@ def test_retransmissions_of_others_count_and_my_own_do_not() -> None:
 
 
 def test_the_round_counters_forget_a_visit_after_one_rotation() -> None:
-    """000 §4.4: subtract last_retrans, add what was retransmitted on this visit."""
+    """Totem §4.4: subtract last_retrans, add what was retransmitted on this visit."""
     flow = FlowControl(CONFIG, 2)
     assert flow.account(token(retrans_round=3, bytes_round=500), 10, 2, 70, 9) == (5, 570, 9)
     assert flow.account(token(retrans_round=5, bytes_round=570, backlog=9), 10, 1, 30, 4) == (4, 530, 4)
@@ -187,7 +187,7 @@ def test_what_others_repeated_is_what_they_sent_less_what_was_new() -> None:
 
 
 def test_a_member_that_repeats_what_a_dead_link_loses_sends_as_much_as_the_others() -> None:
-    """000 §4.4 counts repeats against the window. The last of four repeats all that one of them sends."""
+    """Totem §4.4 counts repeats against the window. The last of four repeats all that one of them sends."""
     config = RingConfig(window_packets=100, each_time_packets=60)
     flows = [FlowControl(config, 4) for _ in range(4)]
     now, row = token(), [0] * 4

@@ -1,4 +1,4 @@
-"""What a Join does to its receiver: a table of cases, each with the words of 000 §4.2 that decide it.
+"""What a Join does to its receiver: a table of cases, each with the words of Totem §4.2 that decide it.
 
 "Updating" is the section "Updating the Membership on Reception of a Join Message".
 """
@@ -119,7 +119,7 @@ def test_a_join_does_what_the_paper_says(case: Case) -> None:
 def test_the_sets_only_grow_and_a_processor_never_fails_itself(
     memb: set[int], joins: list[tuple[int, set[int], set[int]]]
 ) -> None:
-    """000 §4.2: that is what makes the membership algorithm terminate."""
+    """Totem §4.2: that is what makes the membership algorithm terminate."""
     mine = Gathering(ME, memb | {ME}, 60)
     for sender, proc_set, fail_set in joins:
         before = mine.sets
@@ -143,7 +143,7 @@ def test_one_alone_is_agreed_with_itself() -> None:
 
 
 def test_consensus_takes_a_matching_join_of_every_candidate() -> None:
-    """000 §4.2, Reaching Consensus."""
+    """Totem §4.2, Reaching Consensus."""
     mine = gathering({1}, Sets({1, 2, 3, 4}, {4}))
     assert not mine.consensus
     mine.absorb(agreeing(mine, 2))
@@ -182,13 +182,13 @@ def test_a_later_join_that_differs_takes_the_agreement_back() -> None:
     ids=["the same", "less", "me failed", "more, but failed", "too many", "one more", "and less failed"],
 )
 def test_a_candidate_that_wants_a_larger_ring_refuses_the_commit_token(join: Sets, overtaken: bool) -> None:
-    """000 §4.2: it takes a Commit token only for its own candidates, and its sets only grow."""
+    """Totem §4.2: it takes a Commit token only for its own candidates, and its sets only grow."""
     mine = gathering({1, 3}, Sets({1, 2, 3}, {3}), members_max=4)
     assert mine.is_overtaken_by(join_of(2, *join)) is overtaken
 
 
 def test_the_silent_and_those_who_disagree_are_failed_together() -> None:
-    """000 §4.2, The Consensus Timeout."""
+    """Totem §4.2, The Consensus Timeout."""
     mine = gathering({1}, Sets({1, 2, 3, 4}, set()))
     mine.absorb(agreeing(mine, 2))
     mine.absorb(join_of(3, {3}))
@@ -210,7 +210,7 @@ def test_the_silent_and_those_who_disagree_are_failed_together() -> None:
 def test_the_same_membership_twice_costs_the_weakest_its_place(
     counts: dict[int, int], weakest: int, candidates: tuple[int, ...]
 ) -> None:
-    """000 §4.2, The Token Loss Timeout: the first on the path that forwarded the token fewest times."""
+    """Totem §4.2, The Token Loss Timeout: the first on the path that forwarded the token fewest times."""
     mine = gathering({1}, Sets({1, 2, 3}, set()))
     for sender in (2, 3):
         mine.absorb(agreeing(mine, sender, counts[sender]))
@@ -219,7 +219,7 @@ def test_the_same_membership_twice_costs_the_weakest_its_place(
 
 
 def test_the_new_ring_is_numbered_above_every_join_used() -> None:
-    """000 §4.2: four plus the largest ring sequence number in any of the Joins used to reach consensus."""
+    """Totem §4.2: four plus the largest ring sequence number in any of the Joins used to reach consensus."""
     mine = gathering({1}, Sets({1, 2, 3, 4}, {4}))
     mine.joins[4] = join_of(4, {4}, ring_seq=400)
     mine.absorb(agreeing(mine, 2, ring_seq=12))

@@ -24,6 +24,7 @@ from totempole.srp.packets import (
     RegularMessage,
     RegularToken,
     RetransmissionRequest,
+    Unordered,
     Wake,
 )
 from totempole.srp.reach import CEILING, RING_SEQ_REACH, SEQ_REACH, TIMESTAMP_REACH, leap
@@ -139,7 +140,13 @@ def sound_commit_tokens(draw: Any, bench: Bench) -> Packet:
 
 def sound_packets(bench: Bench) -> Any:
     words = (members, st.integers(0, 3), numbers, rings(bench))
-    notices = [st.builds(Leave, *words), st.builds(Wake, *words), st.builds(NullMessage, *words, members)]
+    contents = st.binary(min_size=1, max_size=9)
+    notices = [
+        st.builds(Leave, *words),
+        st.builds(Wake, *words),
+        st.builds(NullMessage, *words, members),
+        st.builds(Unordered, *words, contents),
+    ]
     return st.one_of(
         sound_messages(bench).filter(message_is_sound),
         sound_tokens(bench).filter(token_is_sound),

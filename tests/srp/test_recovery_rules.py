@@ -1,4 +1,4 @@
-"""The rules of recovery (000 §4.3): what is exchanged, when it is over, what is delivered and where."""
+"""The rules of recovery (Totem §4.3): what is exchanged, when it is over, what is delivered and where."""
 
 from __future__ import annotations
 
@@ -238,7 +238,7 @@ def test_a_raised_flag_starts_the_count_again() -> None:
 
 
 def test_new_messages_of_those_who_installed_first_do_not_move_install_seq() -> None:
-    """000 §4.3: some are Operational already while others still recover."""
+    """Totem §4.3: some are Operational already while others still recover."""
     recovery = idle_recovery()
     quiet(recovery)
     quiet(recovery, seq=5, aru=5)

@@ -1,4 +1,4 @@
-"""One ring's messages and low-water marks (000 §4.1, figures 4.1, 4.2 and 4.4)."""
+"""One ring's messages and low-water marks (Totem §4.1, figures 4.1, 4.2 and 4.4)."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_a_safe_message_holds_back_all_behind_it_until_it_is_safe() -> None:
 
 
 def test_what_recovery_rebroadcast_is_passed_over_in_silence() -> None:
-    """000 §4.3: old-ring messages are ordered as the old ring's, not as the new one's."""
+    """Totem §4.3: old-ring messages are ordered as the old ring's, not as the new one's."""
     ring = filled(1, 2, 3, recovered=(1, 2))
     assert given_out(ring) == [3]
     assert ring.delivered == 3

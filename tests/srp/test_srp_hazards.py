@@ -26,7 +26,7 @@ def commit_token(
 
 
 def test_the_commit_token_goes_round_again_only_when_the_ring_number_is_stored() -> None:
-    """000 §4.2: write my_ring_id.seq to stable storage, then forward the token the second time."""
+    """Totem §4.2: write my_ring_id.seq to stable storage, then forward the token the second time."""
     bench = Bench([1])
     bench.start()
     bench.pump()
@@ -100,7 +100,7 @@ def test_a_commit_token_of_an_earlier_life_with_the_same_number_is_no_part_of_th
 
 
 def test_a_commit_token_that_has_been_given_up_is_discarded_when_it_comes_late() -> None:
-    """000 §4.2, The Token Loss Timeout: "the processor discards the token"."""
+    """Totem §4.2, The Token Loss Timeout: "the processor discards the token"."""
     bench = Bench([2])
     bench.start()
     bench.pump()
@@ -131,7 +131,7 @@ def test_a_commit_token_in_time_is_taken() -> None:
 def test_a_commit_token_that_fails_a_test_of_acceptance_is_discarded(
     ring_seq: int, members: tuple[int, ...], token_seq: int, sender: int
 ) -> None:
-    """000 §4.2, Receiving a Commit Token."""
+    """Totem §4.2, Receiving a Commit Token."""
     bench = Bench([2])
     bench.start()
     bench.pump()
@@ -181,7 +181,7 @@ def test_an_exchange_brings_companions_to_the_same_messages() -> None:
 
 
 def test_old_messages_then_the_transitional_configuration_then_the_new_one() -> None:
-    """000 §4.3, steps 2 to 6: one atomic action, in this order."""
+    """Totem §4.3, steps 2 to 6: one atomic action, in this order."""
     bench = in_recovery()
     bench.forget()
     bench.advance(2_000_000, until=lambda: bench.ring_of(2) == (2, 3))
@@ -204,7 +204,7 @@ def test_safety_is_reported_only_for_a_ring_that_is_installed() -> None:
 
 
 def test_a_promise_outlives_the_recovery_that_fails() -> None:
-    """000, Failure of Recovery, figure 4.16: alone at last, it still delivers what it promised."""
+    """Totem, Failure of Recovery, figure 4.16: alone at last, it still delivers what it promised."""
     bench = Bench([1, 2, 3])
     bench.form()
     bench.lost = lambda source, to, packet: type(packet) is RegularMessage and to == 2

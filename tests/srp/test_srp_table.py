@@ -1,4 +1,4 @@
-"""Every cell of the machine's tables is decided, and decided as figures 4.4 to 4.13 of 000 say."""
+"""Every cell of the machine's tables is decided, and decided as figures 4.4 to 4.13 of Totem say."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from totempole.srp.packets import (
     RegularMessage,
     RegularToken,
     RetransmissionRequest,
+    Unordered,
     Wake,
 )
 from totempole.srp.phase import Left, Phase, Starting
@@ -111,11 +112,12 @@ def _strange_packets(ring_id: RingId) -> list[Packet]:
         NullMessage(2, 1, 1, ring_id),
         Leave(2, 1, 1, ring_id),
         Wake(2, 1, 1, ring_id),
+        Unordered(2, 1, 1, ring_id, b"past the order"),
     ]
 
 
 @pytest.mark.parametrize("state", State, ids=lambda state: state.name.lower())
-@pytest.mark.parametrize("number", range(10))
+@pytest.mark.parametrize("number", range(11))
 @pytest.mark.parametrize("of", ["the ring it is on", "another ring"])
 def test_no_packet_raises_in_any_state(state: State, number: int, of: str) -> None:
     bench = alone_in(state)
@@ -132,16 +134,16 @@ def test_no_timer_raises_in_any_state(state: State, timer: Timer) -> None:
     bench.expire(1, timer)
 
 
-@pytest.mark.parametrize("number", range(10))
+@pytest.mark.parametrize("number", range(11))
 def test_nothing_is_said_before_stable_storage_has_the_first_ring_number(number: int) -> None:
-    """000 §4.2: the number is on stable storage before it is used; the incarnation too."""
+    """Totem §4.2: the number is on stable storage before it is used; the incarnation too."""
     bench = alone_in(State.STARTING)
     assert [type(effect) for effect in bench.effects[1]] == [Write]
     assert bench.hand(1, _strange_packets(FOREIGN)[number])[1:] == []
     assert not bench.of_kind(1, Send)
 
 
-@pytest.mark.parametrize("number", range(10))
+@pytest.mark.parametrize("number", range(11))
 def test_one_that_has_left_neither_speaks_nor_delivers(number: int) -> None:
     bench = alone_in(State.LEFT)
     bench.forget()

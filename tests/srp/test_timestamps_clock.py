@@ -1,4 +1,4 @@
-"""Timestamps that never run backwards, crashes included (000 §5.1)."""
+"""Timestamps that never run backwards, crashes included (Totem §5.1)."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_a_token_waits_for_the_timestamp_to_be_stored() -> None:
 
 
 def test_a_resting_token_waits_too_if_a_timestamp_came_that_storage_does_not_cover() -> None:
-    """000 §5.1. It came after the token was taken, and nothing has been written since."""
+    """Totem §5.1. It came after the token was taken, and nothing has been written since."""
     bench = Bench([1, 2], SMALL)
     bench.form()
     for me in (1, 2):

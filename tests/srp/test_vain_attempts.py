@@ -20,7 +20,7 @@ def joins_of(bench: Bench, me: int) -> list[Join]:
 
 
 def test_a_processor_without_a_consensus_has_forwarded_no_token() -> None:
-    """000 §4.2: "the number of times the sender has forwarded the token since reaching consensus".
+    """Totem §4.2: "the number of times the sender has forwarded the token since reaching consensus".
 
     What it forwarded on the ring before would make it the strongest, and a healthy processor the weakest.
     """

@@ -59,7 +59,7 @@ def test_a_store_that_diverges_is_found_and_its_storm_reduced() -> None:
     text = str(caught.value)
     assert f"TOTEMPOLE_SEED={caught.value.seed} pytest" in text
     assert "test_seeds.py::stores_agree_after_a_storm" in text
-    assert "these 1 are enough" in text
+    assert "this one is enough" in text
     assert text.count("Fault(") == 1
     assert "'part'" in text
 
@@ -82,6 +82,16 @@ def test_a_storm_that_does_no_harm_passes_with_every_seed() -> None:
 
     test()
     assert ran == [3, 4, 5]
+
+
+def test_a_seed_of_the_clusters_own_would_make_all_runs_the_same() -> None:
+    @seeds(3)
+    async def test() -> None:
+        async with cluster(1, seed=7):
+            pass
+
+    with pytest.raises(SeedFailed, match=r"leave seed= out here"):
+        test()
 
 
 def test_one_seed_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,6 +178,7 @@ def test_the_plugin_runs_asynchronous_tests_in_virtual_time(tmp_path: Path) -> N
     assert "FAILED test_mine.py::test_theirs" in done.stdout, "left to a plugin that is not there"
     assert "seed 5" in done.stdout
     assert "pause(1)" in done.stdout
+    assert "_run_virtual" not in done.stdout, "the lines of a failure are the test's"
 
 
 def test_run_takes_a_coroutine_too() -> None:

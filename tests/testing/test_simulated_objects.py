@@ -13,6 +13,7 @@ import pytest
 import totempole
 from totempole import Replica
 from totempole.objects import ReplicatedDict
+from totempole.objects.replica_base import ReplicaBase
 from totempole.testing import (
     ClassModel,
     Cluster,
@@ -45,6 +46,42 @@ async def get(opened: Store, key: str) -> int | None:
 
 async def three(c: Cluster) -> list[Program[Store]]:
     return [await c.start(node, store) for node in c.nodes]
+
+
+def test_a_method_that_is_called_directly_is_told_how() -> None:
+    async def test() -> None:
+        async with cluster(1, seed=1) as c:
+            opened = (await c.start(1, store)).value
+            for replica in (opened, opened.within(5)):
+                with pytest.raises(AttributeError, match=r"use call\(ReplicatedDict\.set, …\) for a command"):
+                    replica.set("colour", 1)  # type: ignore[attr-defined]
+                assert not hasattr(replica, "colour")
+
+    run(test)
+
+
+def test_an_error_within_a_property_is_not_hidden() -> None:
+    class Broken(ReplicaBase[ReplicatedDict]):
+        @property
+        def name(self) -> str:
+            raise AttributeError("from within")
+
+    with pytest.raises(AttributeError, match="from within"):
+        Broken.__new__(Broken).name  # noqa: B018
+
+
+def test_a_program_is_there_again_when_all_is_settled() -> None:
+    async def test() -> None:
+        async with cluster(3, seed=1) as c:
+            one, _, _ = await three(c)
+            c.crash(1)
+            c.restart(1)
+            with pytest.raises(Crashed, match=r"`await c\.settled\(\)` waits"):
+                await one.run(put, "colour", 1)
+            await c.settled()
+            await one.run(put, "colour", 1)
+
+    run(test)
 
 
 def test_a_minority_cannot_write_and_learns_of_what_the_others_wrote() -> None:

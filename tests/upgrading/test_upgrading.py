@@ -110,7 +110,8 @@ def test_an_upgrade_over_a_change_of_the_wire_keeps_every_record(tmp_path: Path)
         wait_until(lambda: status(them[3])["log"]["standing"] == "minority")
         upgrade(them[3])
         wait_for_order(them, 1, 2, 3)
-        append(them[3], b"after")
         with blocking.connect(them[3].socket) as program:
-            found = [record.payload for record in program.log("orders").read()]
+            log = program.log("orders")
+            log.append(b"after")
+            found = [record.payload for record in log.read()]  # which has what this log has appended
     assert found == [b"before", b"on the old side", b"on the new side", b"after"]

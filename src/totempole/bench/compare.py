@@ -48,6 +48,7 @@ class Plan:
     seconds: float = 1.0
     sizes: tuple[int, ...] = SIZES
     latency_count: int = 600
+    """0: no latencies."""
     encrypted: tuple[bool, ...] = (False, True)
     failovers: bool = True
 
@@ -132,11 +133,11 @@ def _measure_theirs(cluster: corosync.Cluster, plan: Plan, samples: Samples, nam
     for size in plan.sizes:
         rate = cluster.throughput(size, plan.seconds).messages_per_s
         samples.theirs[sealed, name, size].append(rate)
-    if not sealed:
+    if not sealed and plan.latency_count:
         latencies = cluster.latency(LATENCY_BYTES, LATENCY_RATE, plan.latency_count)
         samples.their_latencies_us[name].append(latencies)
-        if plan.failovers and not name.endswith("-rt"):  # it takes the same nine seconds with and without
-            samples.their_failovers_ms[name] += cluster.failover()
+    if not sealed and plan.failovers and not name.endswith("-rt"):
+        samples.their_failovers_ms[name] += cluster.failover()  # nine seconds with "-rt" and without
 
 
 def _measure_ours(lab: Lab, ring: RingBench, plan: Plan, samples: Samples, sealed: bool) -> None:
@@ -151,7 +152,8 @@ def _measure_ours(lab: Lab, ring: RingBench, plan: Plan, samples: Samples, seale
         rate = ring.throughput(size, plan.seconds).messages_per_s
         samples.ours[sealed, CALLBACK + "cut", size].append(rate)
     lab.holes(on=False)
-    for way, at in ((CALLBACK, nullcontext()), (CALLBACK + "realtime", realtime(ring.processes))):
+    priorities = ((CALLBACK, nullcontext()), (CALLBACK + "realtime", realtime(ring.processes)))
+    for way, at in priorities if plan.latency_count else ():
         with at:
             latencies = ring.latencies_us(LATENCY_BYTES, LATENCY_RATE, plan.latency_count)
             samples.our_latencies_us[way].append(latencies)
@@ -164,6 +166,6 @@ def _measure_programs(programs: ProgramBench, way: str, plan: Plan, samples: Sam
         for service in SERVICES:
             rate = programs.throughput(size, plan.seconds, service).messages_per_s
             samples.ours[sealed, way + service, size].append(rate)
-    if not sealed:
+    if not sealed and plan.latency_count:
         latencies = programs.latencies_us(LATENCY_BYTES, LATENCY_RATE, plan.latency_count)
         samples.our_latencies_us[way].append(latencies)

@@ -1,4 +1,4 @@
-"""The packet driver of 000 appendix A (`totem -p`) against real nodes: clients that send and check.
+"""The packet driver of Totem appendix A (`totem -p`) against real nodes: clients that send and check.
 
 Each client is a session of its own with one of the daemons. All are members of one group, so each receives
 the messages of all, and judges them: everything that was accepted comes once, in order, as it was sent.

@@ -1,7 +1,7 @@
 """One ring on several networks, everyone sending: what each style moves, beside one network in the same run.
 
 Each network is a shared medium as in lan100: a token bucket where each host sends, and one more for all of
-them where they enter the switch. 004 measured two networks of 100 Mbit/s with four and with six processors;
+them where they enter the switch. RRP measured two networks of 100 Mbit/s with four and with six processors;
 its ratios stand beside ours. Three networks, unequal ones, and networks as fast as the machine are ours.
 """
 
@@ -109,7 +109,7 @@ class Rates:
 
 
 def published_ratio(nodes: int, size: int, case: Case) -> float | None:
-    """004's, where it measured the same."""
+    """RRP's, where it measured the same."""
     point = KILOBYTES_PER_S.get(nodes, {}).get(size)
     if point is None or case.rates != (FAST, FAST):
         return None

@@ -1,4 +1,4 @@
-"""Was it right? Each property of 000 ch. 3 and §4.5, and of 003's groups, as a named check over a trace.
+"""Was it right? Each property of Totem (ch. 3, §4.5) and of Totem CACM's groups is a named check of a trace.
 
 `check(rows)` indexes the rows once and returns a `Report` with one verdict for each of `PROPERTIES`: it
 holds, it is violated (by whom, over which messages, at which steps), or a prefix cannot tell yet.

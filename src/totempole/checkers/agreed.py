@@ -1,4 +1,4 @@
-"""Delivery in agreed order: 000 §3.5, theorems 4.13 and 4.14."""
+"""Delivery in agreed order: Totem §3.5, theorems 4.13 and 4.14."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from totempole.trace.schema import Row
 
 
 def agreed_order(history: History, terms: Terms, found: Findings) -> None:
-    """By increasing seq, without a gap but for what only those left behind had (000 §4.3)."""
+    """By increasing seq, without a gap but for what only those left behind had (Totem §4.3)."""
     doubtful: set[str] = set()
     for life in history.lives:
         for stay in life.stays:

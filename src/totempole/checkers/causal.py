@@ -1,4 +1,4 @@
-"""Delivery in causal order: 000 §3.5, theorems 4.11 and 4.12.
+"""Delivery in causal order: Totem §3.5, theorems 4.11 and 4.12.
 
 Only direct predecessors are compared; the transitive closure follows by induction. A message's direct
 predecessors on its ring are what its originator had delivered or originated there before. Let `high` be the

@@ -1,4 +1,4 @@
-"""Agreement on the membership: 000 §3.3 and theorem 4.2.
+"""Agreement on the membership: Totem §3.3 and theorem 4.2.
 
 A processor installs a ring after it has forwarded the Commit token twice. At the second visit, when it shifts
 from Commit to Recover, the token shows that every member has accepted this membership. So of an installed

@@ -1,4 +1,4 @@
-"""What a message carries arrives as it was sent (000 §3.5), and its timestamps order it (000 §5.1)."""
+"""What a message carries arrives as it was sent (Totem §3.5), and its timestamps order it (Totem §5.1)."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _check_digest(what: str, source: Row, row: Row, found: Findings) -> None:
 
 
 def timestamps(history: History, terms: Terms, found: Findings) -> None:
-    """000 §5.1: they grow along a ring, and along a processor's originations whatever fails between. A
+    """Totem §5.1: they grow along a ring, and along a processor's originations whatever fails between. A
     message is later than every message that its originator has delivered in the same life, on any ring."""
     for ring, slots in history.slots.items():
         for seq, following in pairwise(history.numbers(ring)):

@@ -1,4 +1,4 @@
-"""The properties of the durable order: 002's, its invariants, and those of its log."""
+"""The properties of the durable order: COReL's, its invariants, and those of its log."""
 
 from __future__ import annotations
 
@@ -43,28 +43,28 @@ COREL = Layer(
         }
     ),
     (
-        _property("corel-integrity", "002 Property 3.1", Scope.MESSAGE, integrity, _ACCEPT, _COLOUR),
-        _property("corel-no-duplication", "002 Property 3.2", Scope.MESSAGE, no_duplication, _COLOUR),
-        _property("corel-one-order", "002 Property 3.6", Scope.PLACE, one_order, _COLOUR),
-        _property("corel-causal", "002 Property 3.7, §5.4", Scope.RUN, causal, _ACCEPT, _COLOUR),
-        _property("corel-liveness", "002 Property 3.8", Scope.RUN, log_liveness, _ACCEPT, _COLOUR),
-        _property("corel-no-changes-in-green", "002 §5.4", Scope.NODE, no_changes_in_green, _COLOUR),
-        _property("corel-agreed-green", "002 §5.4", Scope.PLACE, agreed_green, _COLOUR),
-        _property("corel-yellow", "002 §5.4", Scope.PLACE, yellow, _COLOUR),
-        _property("corel-colours", "002 §5.2.1", Scope.MESSAGE, colours, _COLOUR),
-        _property("corel-one-primary", "002 §5.5.1", Scope.RUN, one_primary),
+        _property("corel-integrity", "COReL Property 3.1", Scope.MESSAGE, integrity, _ACCEPT, _COLOUR),
+        _property("corel-no-duplication", "COReL Property 3.2", Scope.MESSAGE, no_duplication, _COLOUR),
+        _property("corel-one-order", "COReL Property 3.6", Scope.PLACE, one_order, _COLOUR),
+        _property("corel-causal", "COReL Property 3.7, §5.4", Scope.RUN, causal, _ACCEPT, _COLOUR),
+        _property("corel-liveness", "COReL Property 3.8", Scope.RUN, log_liveness, _ACCEPT, _COLOUR),
+        _property("corel-no-changes-in-green", "COReL §5.4", Scope.NODE, no_changes_in_green, _COLOUR),
+        _property("corel-agreed-green", "COReL §5.4", Scope.PLACE, agreed_green, _COLOUR),
+        _property("corel-yellow", "COReL §5.4", Scope.PLACE, yellow, _COLOUR),
+        _property("corel-colours", "COReL §5.2.1", Scope.MESSAGE, colours, _COLOUR),
+        _property("corel-one-primary", "COReL §5.5.1", Scope.RUN, one_primary),
         _property(
             "corel-durable-before-acknowledged",
-            "002 §5.1",
+            "COReL §5.1",
             Scope.NODE,
             durable_before_acknowledged,
             *(_COLOUR, "durable", "acknowledge"),
         ),
-        _property("corel-green-survives", "002 §5.5", Scope.PLACE, green_survives, _COLOUR),
+        _property("corel-green-survives", "COReL §5.5", Scope.PLACE, green_survives, _COLOUR),
         _property("corel-once-per-key", "docs: keys", Scope.RUN, once_per_key, _ACCEPT, _COLOUR),
         _property("corel-fences", "docs: fences", Scope.RUN, fences, _ACCEPT, _COLOUR),
         _property("corel-sets", _SETS, Scope.RUN, sets),
-        _property("corel-onlookers", "002 §5.5.2, step 5", Scope.RUN, onlookers),
+        _property("corel-onlookers", "COReL §5.5.2, step 5", Scope.RUN, onlookers),
         _property("corel-barriers", "docs: linearisable reads", Scope.RUN, barriers, _COLOUR, "barrier"),
     ),
     says=lambda log: bool(log.by_node),

@@ -1,4 +1,4 @@
-"""The order extends causality (002, Property 3.7), and a replica never has a run without those before it
+"""The order extends causality (COReL, Property 3.7), and a replica never has a run without those before it
 (the invariant Causal of §5.4).
 
 A run depends on all that its origin had when it accepted it: its own earlier runs, and what it had from

@@ -1,5 +1,5 @@
-"""What happens to a run at one replica (002 §5.2.1), and that a replica says nothing before it is on its disk
-(§5.1: the log first, then the acknowledgement)."""
+"""What happens to a run at one replica (COReL §5.2.1), and that a replica says nothing before it is on its
+disk (§5.1: the log first, then the acknowledgement)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run is what its origin made of it (002, Property 3.1), and a replica has it once (Property 3.2)."""
+"""A run is what its origin made of it (COReL, Property 3.1), and a replica has it once (Property 3.2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One index of what the durable order wrote into a trace, shared by all checks of it (COReL, 002).
+"""One index of what the durable order wrote into a trace, shared by all checks of it (COReL).
 
 A replica's rows fall into openings: from one `log_open` to the next. A crash makes a replica forget what was
 not on its disk, so an opening begins with what the disk had: a green prefix of so many runs, and, as rows

@@ -1,4 +1,4 @@
-"""Once the faults stop, a component with a quorum orders all that its members have (002, Property 3.8)."""
+"""Once the faults stop, a component with a quorum orders all that its members have (COReL, Property 3.8)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One order for all replicas, which only grows (002, Property 3.6; two of the invariants of §5.4)."""
+"""One order for all replicas, which only grows (COReL, Property 3.6; two of the invariants of §5.4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Primary components follow each other (002 §5.5.1), the replica set changes by the order alone, and nobody
+"""Primary components follow each other (COReL §5.5.1), the replica set changes by the order alone, and nobody
 waits for replicas that look on."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which replicas are a quorum of a set, as a `replica_set` row tells it (002 §5.5.1, §6)."""
+"""Which replicas are a quorum of a set, as a `replica_set` row tells it (COReL §5.5.1, §6)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What is green anywhere is not lost: the invariant Yellow (002 §5.4), and that every later primary component
-begins with it.
+"""What is green anywhere is not lost: the invariant Yellow (COReL §5.4), and that every later primary
+component begins with it.
 
 The paper lets all members of a primary acknowledge a run before it is green, so whoever knows of that primary
 has the run in its place. With the acknowledgements of a quorum a member may lack it; but every quorum has

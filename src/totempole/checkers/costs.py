@@ -1,6 +1,6 @@
 """What changes of configuration cost in a run: figures for its report, and the one bound that always holds.
 
-000 theorem 4.3: from one installed ring to the next my_proc_set and my_fail_set only grow, so that n
+Totem theorem 4.3: from one installed ring to the next my_proc_set and my_fail_set only grow, so that n
 processors make at most 2n - 1 different proposals. Each is tried twice at most (figure 4.7). How long that
 takes depends on the timeouts, the disks and the faults: it is measured, and bounded only where nothing is
 wrong (`steady`).

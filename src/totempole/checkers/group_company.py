@@ -1,4 +1,4 @@
-"""Honest company: who a view says is there, and who came along (003 "Virtual Synchrony…")."""
+"""Honest company: who a view says is there, and who came along (Totem CACM "Virtual Synchrony…")."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def _fault(groups: GroupHistory, view: View, before: View) -> str | None:
 
 def companions(groups: GroupHistory, view: View, before: View) -> frozenset[str]:
     """Who came along: the members of the view before whose processors were with this one in all transitional
-    configurations since (000 §3.4). Each of them has had the same of the old configuration."""
+    configurations since (Totem §3.4). Each of them has had the same of the old configuration."""
     since, until = before.row.step, view.row.step
     kept = before.members
     for life in groups.ring.by_node.get(view.row.node, ()):

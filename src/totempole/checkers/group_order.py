@@ -1,4 +1,4 @@
-"""One order for all groups (003 "The Totem Process Group Interface")."""
+"""One order for all groups (Totem CACM "The Totem Process Group Interface")."""
 
 from __future__ import annotations
 

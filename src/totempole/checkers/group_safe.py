@@ -1,4 +1,5 @@
-"""Safe notices: a message that was delivered is at every processor of the configuration by now (000 §3.5)."""
+"""Safe notices: by now every processor of the configuration has the message that was delivered (Totem
+§3.5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Virtual synchrony of process groups (003 "Virtual Synchrony and Extended Virtual Synchrony")."""
+"""Virtual synchrony of process groups (Totem CACM "Virtual Synchrony and Extended Virtual Synchrony")."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The properties of process groups: 003's, and those of state for joiners."""
+"""The properties of process groups: Totem CACM's, and those of state for joiners."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _property(name: str, citation: str, scope: Scope, check: _Check, *reads: str
 
 _VIEW = "group_view"
 _GAVE = "group_deliver"
-_INTERFACE = "003 process group interface"
+_INTERFACE = "Totem CACM process group interface"
 
 GROUPS = Layer(
     "groups",
@@ -39,12 +39,21 @@ GROUPS = Layer(
     (
         _property("group-view-agreement", _INTERFACE, Scope.GROUP, view_agreement, _VIEW),
         _property("group-self-inclusion", _INTERFACE, Scope.RUN, self_inclusion, _VIEW, _GAVE),
-        _property("group-views-first", "003 virtual synchrony", Scope.RUN, views_first, _VIEW, _GAVE),
+        _property("group-views-first", "Totem CACM virtual synchrony", Scope.RUN, views_first, _VIEW, _GAVE),
         _property(
-            "group-honest-company", "003 extended virtual synchrony", Scope.GROUP, honest_company, _VIEW
+            "group-honest-company",
+            "Totem CACM extended virtual synchrony",
+            Scope.GROUP,
+            honest_company,
+            _VIEW,
         ),
         _property(
-            "group-virtual-synchrony", "003 virtual synchrony", Scope.GROUP, virtual_synchrony, _VIEW, _GAVE
+            "group-virtual-synchrony",
+            "Totem CACM virtual synchrony",
+            Scope.GROUP,
+            virtual_synchrony,
+            _VIEW,
+            _GAVE,
         ),
         _property("group-one-order", _INTERFACE, Scope.RUN, one_order, _VIEW, _GAVE),
         _property(
@@ -57,7 +66,7 @@ GROUPS = Layer(
         _property("group-whole-or-nothing", _INTERFACE, Scope.MESSAGE, whole_or_nothing, "group_send", _GAVE),
         _property(
             "group-safe-notices",
-            "000 §3.5, theorem 4.15",
+            "Totem §3.5, theorem 4.15",
             Scope.RUN,
             safe_notices,
             *("group_safe", _GAVE, "originate", "receive"),

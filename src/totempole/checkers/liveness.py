@@ -1,4 +1,4 @@
-"""Once the faults stop, the connected come together and all is delivered (000 theorems 4.3, 4.7, 4.8)."""
+"""Once the faults stop, the connected come together and all is delivered (Totem theorems 4.3, 4.7, 4.8)."""
 
 from __future__ import annotations
 

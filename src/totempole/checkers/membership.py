@@ -1,4 +1,4 @@
-"""The membership services: 000 §3.4, theorems 4.1, 4.3 and 4.4."""
+"""The membership services: Totem §3.4, theorems 4.1, 4.3 and 4.4."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from totempole.trace.schema import Row
 
 def unique_configurations(history: History, terms: Terms, found: Findings) -> None:
     """Theorem 4.1. An identifier is never used again, not even after a crash: it is kept on disk. It rests on
-    ring numbers that only grow, also those of rings that are agreed to and never installed (000 §4.2)."""
+    ring numbers that only grow, also those of rings that are agreed to and never installed (Totem §4.2)."""
     names: dict[str, Row] = {}
     for lives in history.by_node.values():
         mine: dict[str, Row] = {}
@@ -37,7 +37,7 @@ def _check_first(life: Life, found: Findings) -> None:
 
 
 def _check_commit_tokens(history: History, life: Life, found: Findings) -> None:
-    """000 §4.2: a Commit token is accepted only if its ring number is above that of the last one accepted."""
+    """Totem §4.2: a Commit token is accepted only if its ring number is above the last one accepted."""
     highest: Row | None = None
     for row in life.states:
         if transition(row) != FORMING:
@@ -162,7 +162,7 @@ def _check_change(before: Stay, stay: Stay, changes: dict[tuple[str, str], Row],
 
 
 def _check_shape(before: Stay, stay: Stay, origins: dict[str, tuple[str, Row]], found: Findings) -> None:
-    """A transitional configuration stands between two regular ones and is a part of both (000 §4.2)."""
+    """A transitional configuration stands between two regular ones and is a part of both (Totem §4.2)."""
     if before.regular == stay.regular:
         found.violated(
             f"Node {stay.change.node} moved from {_named(before.change)} straight to {_named(stay.change)}.",
@@ -190,7 +190,7 @@ def _check_shape(before: Stay, stay: Stay, origins: dict[str, tuple[str, Row]], 
 
 
 def outsiders_break_no_ring(history: History, terms: Terms, found: Findings) -> None:
-    """000 §4.2: a Join from outside cannot make a processor give up on a member of its own ring."""
+    """Totem §4.2: a Join from outside cannot make a processor give up on a member of its own ring."""
     for row in history.suspicions:
         ring = history.configurations.get(row.configuration)
         if ring is None or row.origin in ring.members:

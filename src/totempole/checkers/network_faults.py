@@ -13,7 +13,7 @@ FAILED = ("sick", "faulty")
 
 
 def no_configuration(networks: NetworkHistory, terms: Terms, found: Findings) -> None:
-    """004 §3: as long as every two processors share a network, the membership does not change."""
+    """RRP §3: as long as every two processors share a network, the membership does not change."""
     for calm in terms.shared:
         for life in networks.history.lives:
             for stay in life.stays:

@@ -1,4 +1,4 @@
-"""The properties of a ring on several networks (004 §§3, 5, 6), and what they are judged by."""
+"""The properties of a ring on several networks (RRP §§3, 5, 6), and what they are judged by."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ NETWORKS = Layer(
     _index,
     frozenset({"restart", "crash", "leave", "configuration"}),
     (
-        _property("network-agreement", "004 §3", Scope.RING, agreement, "network", "deliver"),
-        _property("network-no-configuration", "004 §3", Scope.RUN, no_configuration),
-        _property("network-alarmed", "004 A5, P4", Scope.RUN, alarms, "network"),
-        _property("network-no-false-alarm", "004 A6, P5", Scope.RUN, no_false_alarm, "network"),
+        _property("network-agreement", "RRP §3", Scope.RING, agreement, "network", "deliver"),
+        _property("network-no-configuration", "RRP §3", Scope.RUN, no_configuration),
+        _property("network-alarmed", "RRP A5, P4", Scope.RUN, alarms, "network"),
+        _property("network-no-false-alarm", "RRP A6, P5", Scope.RUN, no_false_alarm, "network"),
         _property(
-            "no-needless-retransmission", "004 A2, P1", Scope.RUN, no_needless_retransmission, "retransmit"
+            "no-needless-retransmission", "RRP A2, P1", Scope.RUN, no_needless_retransmission, "retransmit"
         ),
     ),
 )

@@ -1,7 +1,7 @@
 """What a processor says of others is true: that they have received messages, and that they have not.
 
-`safe` rows tell that every member has all messages up to a place (000 §4.1). `blame` rows tell who is
-expelled because it holds up the aru (000 §4.1, failure to receive; docs/decisions/0008-laggards.md).
+`safe` rows tell that every member has all messages up to a place (Totem §4.1). `blame` rows tell who is
+expelled because it holds up the aru (Totem §4.1, failure to receive; docs/decisions/0008-laggards.md).
 """
 
 from __future__ import annotations

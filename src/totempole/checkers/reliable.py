@@ -1,4 +1,4 @@
-"""Reliable delivery: 000 §3.5, theorems 4.5 to 4.10."""
+"""Reliable delivery: Totem §3.5, theorems 4.5 to 4.10."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def undelivered(history: History, life: Life, stay: Stay) -> list[Row]:
 
 
 def transitional_delivery(history: History, terms: Terms, found: Findings) -> None:
-    """000 §4.3, figure 4.15: what is delivered by the end of a transitional configuration.
+    """Totem §4.3, figure 4.15: what is delivered by the end of a transitional configuration.
 
     That is all messages up to the first that none of its members has received, whoever sent them, and beyond
     it all that its members originated.
@@ -221,7 +221,7 @@ def _check_transition(
 def _holder(history: History, life: Life, stay: Stay, following: Stay, row: Row) -> Row | None:
     """The receipt of a message that is in no doubt, by a member of the transitional configuration.
 
-    What a member receives later than its shift to Recover is not part of the exchange (000 §4.3).
+    What a member receives later than its shift to Recover is not part of the exchange (Totem §4.3).
     """
     if _may_follow_a_gap(history, stay, row.seq):
         return None

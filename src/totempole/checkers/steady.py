@@ -1,4 +1,4 @@
-"""No change without a cause, and no long time without a ring (000 §3.4, theorem 4.3), during the whole run.
+"""No change without a cause, and no long time without a ring (Totem §3.4, theorem 4.3), during the whole run.
 
 The caller knows when nothing went wrong: `Terms.calm`. From some time after the beginning of such a stretch
 to its end every processor that is up is in Operational, and nothing changes.

@@ -1,4 +1,4 @@
-"""Ring numbers (000 §4.2) and timestamps (000 §5.1) are on stable storage before they are used.
+"""Ring numbers (Totem §4.2) and timestamps (Totem §5.1) are on stable storage before they are used.
 
 Otherwise a crash at the wrong moment makes the next life use them again.
 """

@@ -20,12 +20,12 @@ def _property(
 
 STORED: tuple[Property[StoredLogs], ...] = (
     _property("log-intact", "docs: durable", intact),
-    _property("log-positions", "002 §5.4", positions),
+    _property("log-positions", "COReL §5.4", positions),
     _property("log-time", "docs: in order", time),
     _property("log-once-per-key", "docs: keys", once_per_key),
     _property("log-fences", "docs: fences", fences),
-    _property("log-replicas-agree", "002 Property 3.6", replicas_agree),
-    _property("log-matches-trace", "002 Property 3.1, §5.4", matches_trace, "colour"),
+    _property("log-replicas-agree", "COReL Property 3.6", replicas_agree),
+    _property("log-matches-trace", "COReL Property 3.1, §5.4", matches_trace, "colour"),
     _property("log-keeps-told", "docs: green stays", keeps_told, "colour"),
 )
 """Each may be judged range by range of places: what it needs of other ranges is in the marks."""

@@ -1,4 +1,4 @@
-"""The global delivery order of extended virtual synchrony: 000 §3.5, theorems 4.17 and 4.18."""
+"""The global delivery order of extended virtual synchrony: Totem §3.5, theorems 4.17 and 4.18."""
 
 from __future__ import annotations
 

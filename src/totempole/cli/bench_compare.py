@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from statistics import median
 from typing import Any
 
@@ -66,13 +67,18 @@ def run_corosync(arguments: argparse.Namespace) -> int:
     _check("corosync", corosync.missing())
     screen = Screen(arguments.json)
     plan = chosen_plan(arguments, compare.QUICK, compare.LATENCIES if arguments.latency else compare.Plan())
+    if arguments.bytes:
+        plan = replace(plan, sizes=tuple(arguments.bytes), latency_count=0, failovers=False)
     with counting(screen, plan.steps) as tell:
         samples = compare.measure(plan, tell)
     for sealed in plan.encrypted if plan.sizes else ():
         screen.print(_rates_table(samples, plan, sealed))
         screen.print()
-    title = f"From send to own delivery, {compare.LATENCY_RATE} messages/s of {compare.LATENCY_BYTES} bytes"
-    screen.print(latency_table(title, _latencies(samples)))
+    if plan.latency_count:
+        title = (
+            f"From send to own delivery, {compare.LATENCY_RATE} messages/s of {compare.LATENCY_BYTES} bytes"
+        )
+        screen.print(latency_table(title, _latencies(samples)))
     if plan.failovers:
         screen.print()
         screen.print(_failover_table(samples))
@@ -149,6 +155,8 @@ def run_pysyncobj(arguments: argparse.Namespace) -> int:
     _check("PySyncObj", pysyncobj.missing())
     screen = Screen(arguments.json)
     plan = chosen_plan(arguments, compare_pysyncobj.QUICK, compare_pysyncobj.Plan())
+    if arguments.bytes:
+        plan = replace(plan, sizes=tuple(arguments.bytes))
     with counting(screen, plan.steps) as tell:
         samples = compare_pysyncobj.measure(plan, tell)
     screen.print(_operations_table(samples, plan))

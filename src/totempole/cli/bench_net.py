@@ -28,6 +28,13 @@ def add(benches: options.Verbs) -> None:
     comparing.add_argument(
         "--latency", action="store_true", help="beside corosync: latencies only, in more and shorter rounds"
     )
+    comparing.add_argument(
+        "--bytes",
+        type=options.at_least_one,
+        nargs="+",
+        metavar="N",
+        help="throughput with messages of these sizes; beside corosync, nothing else",
+    )
     limiting = _bench(
         benches, "limit", "our share of what a raw UDP pump moves between the same hosts", run_limit
     )

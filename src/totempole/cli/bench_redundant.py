@@ -34,7 +34,7 @@ def run_rates(arguments: argparse.Namespace) -> int:
 
 
 def _rates_table(rates: rrp.Rates, plan: rrp.Plan, nodes: int) -> Table:
-    names = ("KB/s", "ratio", "aim", "004")
+    names = ("KB/s", "ratio", "aim", "RRP")
     title = f"Payload, {nodes} nodes, everyone sending; ratios to one network in the same round"
     shown = table("bytes", "networks", *names, title=title, right=("bytes", *names))
     for size in plan.sizes:

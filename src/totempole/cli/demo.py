@@ -1,4 +1,4 @@
-"""`totem demo`: the whole story in the terminal, in two or three minutes."""
+"""`totem demo`: the whole story in the terminal, in one to three minutes."""
 
 from __future__ import annotations
 
@@ -355,7 +355,7 @@ def _flat(text: str) -> str:
 
 
 def _cited(name: str) -> str:
-    return CITATIONS[name].removeprefix("000 ")
+    return CITATIONS[name].removeprefix("Totem ")
 
 
 def _faults(coverage: Mapping[str, int]) -> str:

@@ -59,7 +59,7 @@ def add(parser: options.Parser) -> None:
         help=f"up to {NODES_MAX} (default 3)",
     )
     add("--directory", type=Path, metavar="DIR", help="keep the nodes' files there")
-    add("--port", type=options.at_least_one, default=0, metavar="PORT", help="UDP, and the next one (5400)")
+    add("--port", type=options.port, default=0, metavar="PORT", help="UDP, and the next one (5400)")
     add(
         "--run",
         type=Path,
@@ -152,6 +152,8 @@ class DevSession:
             line = f"export {SOCKET_VARIABLE}={shlex.quote(str(self.cluster.socket(number)))}"
             self._say(f"  [{colour_of(number)}]node {number}[/]  {escape(line)}")
         self._say("\nIn another terminal, paste one of these lines, and then:")
+        if activate := activation(totem):
+            self._say(f"  {escape(activate)}")
         self._say(f"  {totem} listen orders            {totem} send orders 'buy 10'")
         self._say(f"  {python} my_program.py")
         self._say("\n[bold]help[/] shows what can be done here; [bold]quit[/] or Ctrl-C ends the nodes.\n")
@@ -195,9 +197,12 @@ class DevSession:
         """Waits for the rings, and tells them."""
         took_s = self.cluster.wait()
         self._logs.flush()
-        rings = " | ".join(map(_words, self.cluster.rings)) or "no node runs"
-        what = "rings" if len(self.cluster.rings) > 1 else "ring"
-        self._say(f"[bold green]{what} {rings}[/] after {took_s:.1f} s")
+        rings = self.cluster.rings
+        if not rings:
+            self._say("[bold green]no node runs[/]")
+            return
+        what = "rings" if len(rings) > 1 else "ring"
+        self._say(f"[bold green]{what} {' | '.join(map(_words, rings))}[/] after {took_s:.1f} s")
 
     def _watch(self) -> None:
         """Tells of nodes that have ended by themselves."""
@@ -285,6 +290,14 @@ class DevSession:
     def _tell_load(self, tick: Tick) -> None:
         self._orders_differ |= bool(tick.difference)
         self._say(f"load: delivered in a second {_by_node(tick.delivered)}; {_verdict(tick.difference)}")
+
+
+def activation(totem: str) -> str:
+    """The line that makes `totem` and `python` of this virtual environment known to another terminal. Empty
+    if there is none, or if the commands are shown with their paths anyway."""
+    script = Path(sys.prefix) / "bin" / "activate"
+    is_virtual = sys.prefix != sys.base_prefix and script.exists()
+    return f"source {shlex.quote(str(script))}" if totem == "totem" and is_virtual else ""
 
 
 def _words(numbers: Iterable[int]) -> str:

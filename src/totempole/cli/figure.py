@@ -1,4 +1,4 @@
-"""Draws a timeline as 000 draws figures 4.15 and 4.16: a column for each processor, time downwards.
+"""Draws a timeline as Totem draws figures 4.15 and 4.16: a column for each processor, time downwards.
 
 A vertical line is the order of messages that a processor delivered in a configuration, with their number:
 solid in a regular configuration, dotted in a transitional one. A dashed horizontal line is a Configuration

@@ -27,7 +27,7 @@ examples:
   totem figures --only 4.18,4.20 --repeats 10    two figures, ten seeds for each point
   totem figures --master spark://HOST:7077       on a cluster
 
-figures: 4.18, 4.19, 4.20 and token-loss of 000 §4.4; 7 and crash of 003; rrp-6 to rrp-9 are 6 to 9 of 004.
+figures: 4.18, 4.19, 4.20 and token-loss of Totem §4.4; 7 and crash of Totem CACM; rrp-6 to rrp-9 of RRP.
 DIR/index.html shows them with the table; the samples and all tables are beside it as Parquet.
 
 Exits 1 when an experiment failed, or when a machine no longer gives what it was calibrated on. Where ours

@@ -124,11 +124,10 @@ def run_change(arguments: argparse.Namespace) -> int:
 
 def run_trim(arguments: argparse.Namespace) -> int:
     document = read_document(arguments)
-    first = document.get("first_position", 0)
     if not arguments.yes:
         _confirm(
-            f"Records from position {first:,} to {arguments.position:,} of replica {document['processor']} "
-            "are removed, as far as they fill whole segments. This cannot be undone."
+            f"Records before position {arguments.position:,} of replica {document['processor']} are removed, "
+            "as far as they fill whole segments. This cannot be undone."
         )
     answer = _ask(arguments, LogRequest(TRIM, position=arguments.position, wait_s=arguments.wait))
     screen = Screen(arguments.json)

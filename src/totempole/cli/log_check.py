@@ -9,7 +9,7 @@ from rich.text import Text
 
 from totempole.cli import options
 from totempole.cli.event_text import on_one_line
-from totempole.cli.log_source import log_directory
+from totempole.cli.log_source import Span, log_directory
 from totempole.cli.output import Screen, table
 from totempole.log.check import LogReport, check
 
@@ -53,8 +53,8 @@ def run_check(arguments: argparse.Namespace) -> int:
             kept.add_row(name, f"{snapshot.position:,}", f"{snapshot.bytes:,}", words)
         screen.print(kept)
     screen.long(
-        f"log {report.log:016x} of cluster {report.cluster}, replica {report.processor}: positions "
-        f"{report.first_position:,} to {report.position:,}, {report.green_runs:,} green runs, "
+        f"log {report.log:016x} of cluster {report.cluster}, replica {report.processor}: "
+        f"{Span(report.first_position, report.position)}, {report.green_runs:,} green runs, "
         f"{report.yellow_runs:,} yellow, {report.red_runs:,} red"
     )
     of_snapshots = [snapshot.problem for snapshot in report.snapshots if snapshot.problem]

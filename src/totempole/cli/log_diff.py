@@ -17,6 +17,7 @@ from rich.text import Text
 
 from totempole.cli import options
 from totempole.cli.event_text import on_one_line, shown
+from totempole.cli.log_source import Span
 from totempole.cli.log_state import command_rows
 from totempole.cli.object_log import (
     CLASS_HELP,
@@ -95,8 +96,8 @@ def run_diff(arguments: argparse.Namespace) -> int:
     screen.save_json(_document(a, b, difference, compared, cls))
     what = "records, outcomes and states" if cls is not None else "records"
     screen.long(
-        f"object {on_one_line(a.name)}: positions {compared.first:,} to {compared.stop:,} of {a.where} and "
-        f"{b.where}: {compared.records:,} records, {compared.states:,} states compared"
+        f"object {on_one_line(a.name)}: {Span(compared.first, compared.stop)} of {a.where} and {b.where}: "
+        f"{compared.records:,} records, {compared.states:,} states compared"
     )
     if difference is None:
         screen.print(Text(f"The {what} are the same.", "bold green"))
@@ -220,8 +221,8 @@ class _Replay:
         self._records = 0
         if self._first > stop:
             raise TotemError(
-                f"no position can be compared: {a.where} has positions {self._a.start:,} to {a.span.stop:,}, "
-                f"{b.where} has {self._b.start:,} to {b.span.stop:,}"
+                f"no position can be compared: {a.where} has {Span(self._a.start, a.span.stop)}, "
+                f"{b.where} has {Span(self._b.start, b.span.stop)}"
             )
 
     def compare(self) -> tuple[Difference | None, Compared]:

@@ -13,7 +13,7 @@ import msgspec
 
 from totempole.cli import options
 from totempole.cli.log_show import items_of, position, record_document
-from totempole.cli.log_source import WHERE, LogSource, add_source, source_of
+from totempole.cli.log_source import WHERE, LogSource, Span, add_source, source_of
 from totempole.cli.output import Advance, Screen
 from totempole.client.endpoint import Reconnect
 from totempole.client.log_records import Record
@@ -75,7 +75,7 @@ def run_export(arguments: argparse.Namespace) -> int:
     size = file.stat().st_size
     screen.save_json({"file": str(file), "rows": rows, "bytes": size, "start": start, "stop": stop})
     screen.long(
-        f"{rows:,} records from positions {start:,} to {stop:,} in {file}: {size:,} bytes, "
+        f"{rows:,} records in {file}, of {Span(start, stop)}: {size:,} bytes, "
         f"{rows / max(taken_s, 1e-6):,.0f} records/s"
     )
     return 0

@@ -32,6 +32,14 @@ class Span(NamedTuple):
     first: int
     stop: int
 
+    def __str__(self) -> str:
+        """In words, with the last position that there is."""
+        if self.first >= self.stop:
+            return f"no records before position {self.stop:,}"
+        if self.first + 1 == self.stop:
+            return f"position {self.first:,}"
+        return f"positions {self.first:,} to {self.stop - 1:,}"
+
 
 class LogSource(Protocol):
     def span(self) -> Span: ...

@@ -14,7 +14,7 @@ from rich.text import Text
 from totempole.cli import options
 from totempole.cli.event_text import on_one_line
 from totempole.cli.log_show import when
-from totempole.cli.log_source import log_directory
+from totempole.cli.log_source import Span, log_directory
 from totempole.cli.output import Screen, table
 from totempole.client.blocking_log_reader import LogReader as ServiceReader
 from totempole.client.endpoint import Endpoint
@@ -26,7 +26,7 @@ from totempole.runtime.status import StatusError, read_status
 
 EXAMPLES = """\
 examples:
-  totem log status                       the node in /var/lib/totempole
+  totem log status                       the node at TOTEMPOLE_SOCKET, or in /var/lib/totempole
   totem log status --config node.toml    the node with these settings
   totem log status --directory DIR       a node's directory, or that of a log: also without a node, or a copy
   totem log status --json -              the same for programs
@@ -182,11 +182,11 @@ def rows(document: Document) -> Iterator[tuple[str, str]]:
 
 
 def _green(document: Document) -> str:
-    first = (
-        f"positions {document['first_position']:,} to" if "first_position" in document else "up to position"
-    )
+    position = document["position"]
+    first = document.get("first_position")
+    kept = f"records before position {position:,}" if first is None else str(Span(first, position))
     last = f", the last of {when(document['time_us'])}" if document.get("time_us") else ""
-    return f"{first} {document['position']:,}, in {document['green_runs']:,} runs{last}"
+    return f"{kept}, in {document['green_runs']:,} runs{last}"
 
 
 def _fences(fences: Document) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import difflib
+import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -19,6 +21,9 @@ else:
 
 DIRECTORY = Path("/var/lib/totempole")
 """A node's, if nothing else is said."""
+STATUS_SOCKET = "status.sock"
+"""In a node's directory."""
+PORT_MAX = 65_535
 
 
 class Parser(argparse.ArgumentParser):
@@ -47,6 +52,21 @@ class Parser(argparse.ArgumentParser):
         finally:
             self._mixing = False
 
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """The verb's own parser reports arguments that nobody knows: it names the right help."""
+        found, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            verb: Parser = getattr(found, "used_parser", self)
+            verb.error(f"there is no such argument: {' '.join(unknown)}")
+        return found
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if isinstance(action, argparse._SubParsersAction) and value not in action.choices:
+            close = difflib.get_close_matches(str(value), action.choices, n=1)
+            hint = f"did you mean {close[0]}?" if close else f"give one of {', '.join(action.choices)}"
+            self.error(f"there is no command {value!r}: {hint}")
+        super()._check_value(action, value)
+
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
@@ -61,13 +81,15 @@ def parsers_of(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentPar
 
 
 def verb(verbs: Verbs, name: str, summary: str, examples: str = "") -> Parser:
-    return verbs.add_parser(
+    parser = verbs.add_parser(
         name,
         help=summary,
         description=summary[0].upper() + summary[1:] + ".",
         epilog=examples,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.set_defaults(used_parser=parser)
+    return parser
 
 
 def add_judging(parser: argparse.ArgumentParser, quick: str) -> None:
@@ -103,7 +125,11 @@ def totem_command() -> str:
 def add_node(parser: argparse.ArgumentParser) -> None:
     """Which node on this host is asked."""
     add_config(parser)
-    parser.add_argument("--directory", metavar="DIR", help=f"the node's directory (default {DIRECTORY})")
+    parser.add_argument(
+        "--directory",
+        metavar="DIR",
+        help=f"the node's directory (default: that of TOTEMPOLE_SOCKET, or {DIRECTORY})",
+    )
 
 
 def directory_of(arguments: argparse.Namespace, verb: str) -> Path:
@@ -114,7 +140,15 @@ def directory_of(arguments: argparse.Namespace, verb: str) -> Path:
         from totempole.runtime.config import NodeConfig  # and with it the whole node
 
         return NodeConfig.load(arguments.config, arguments.set, places=False).directory
-    return Path(arguments.directory) if arguments.directory else DIRECTORY
+    return Path(arguments.directory) if arguments.directory else _default_directory()
+
+
+def _default_directory() -> Path:
+    """The directory of the socket that TOTEMPOLE_SOCKET names, if a node has its status socket there too."""
+    from totempole.client.endpoint import SOCKET_VARIABLE  # and with it asyncio, which not every verb needs
+
+    beside = Path(os.environ.get(SOCKET_VARIABLE, "")).parent
+    return beside if SOCKET_VARIABLE in os.environ and (beside / STATUS_SOCKET).exists() else DIRECTORY
 
 
 def add_master(parser: argparse._ActionsContainer) -> None:
@@ -157,6 +191,13 @@ def seconds(text: str) -> float:
     if not 0.0 < value < float("inf"):
         raise argparse.ArgumentTypeError(f"{text!r}: give a number of seconds above 0")
     return value
+
+
+def port(text: str) -> int:
+    """A UDP port whose next one is a port, too."""
+    if not text.isdecimal() or not 1 <= int(text) < PORT_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r}: give a port from 1 to {PORT_MAX - 1}")
+    return int(text)
 
 
 def at_least_one(text: str) -> int:

@@ -31,11 +31,11 @@ NEEDS: dict[str, Callable[[int, int], bool]] = {
 
 EXAMPLES = """\
 examples:
-  totem status                          the node in /var/lib/totempole
+  totem status                          the node at TOTEMPOLE_SOCKET, or in /var/lib/totempole
   totem status --config node.toml       the node with these settings
   totem status --directory DIR          the node with this directory
   totem status --watch                  once a second, until Ctrl-C
-  totem status --watch 500 >> log       a page every 500 seconds (SRP_DEBUG_TIMEOUT of 000 appendix A)
+  totem status --watch 500 >> log       a page every 500 seconds (SRP_DEBUG_TIMEOUT of Totem appendix A)
   totem status --json                   all of it, for programs
   totem status --need majority          succeed if most of the expected members are there
   totem status --cluster                ask the other nodes, too, through their metrics ports
@@ -325,7 +325,7 @@ def warnings(document: Document) -> Iterator[str]:
     yield from _log_warnings(document.get("log", {}))
     alarms = document.get("lag", {}).get("alarms", 0)
     if alarms:
-        yield f"kept from running {alarms:,} times: the host is overloaded, or the process was stopped"
+        yield f"event loop lag, {alarms:,} times: the host is overloaded, or the process was stopped"
     for reason in sorted(document.get("dropped", {})):
         hint = hints.dropped(reason, document.get("sealed") is not False)
         if hint:

@@ -1,7 +1,7 @@
 """A run as configurations: what each processor installed, when, and how many messages it delivered in each.
 
 A `Timeline` is read off a trace. Its `bands` put side by side the changes that belong together, so that
-`figure` can draw them as figures 4.15 and 4.16 of 000 do.
+`figure` can draw them as figures 4.15 and 4.16 of Totem do.
 """
 
 from __future__ import annotations

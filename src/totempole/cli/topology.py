@@ -1,4 +1,4 @@
-"""`totem topology`: how many gateways a network can lose, the study of 000 §5.4 on Spark."""
+"""`totem topology`: how many gateways a network can lose, the study of Totem §5.4 on Spark."""
 
 from __future__ import annotations
 

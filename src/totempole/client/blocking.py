@@ -32,12 +32,14 @@ from totempole.client.endpoint import (
     Attempts,
     Endpoint,
     Endpoints,
+    Offer,
     Path,
     Reconnect,
     Tls,
     endpoints_of,
     keep_freed_memory,
     reconnect_of,
+    widen,
 )
 from totempole.client.events import Event, Stream
 from totempole.client.protocol import (
@@ -146,6 +148,7 @@ class Session:
         self._protocol.has_others = self._endpoints.count > 1
         self._socket: socket.socket | None = None
         self._unsent: deque[memoryview] = deque()
+        self._offer: Offer | None = None
         self._error: SessionError | None = None
         self._entered = False
         self._return: _Return | None = None
@@ -213,6 +216,9 @@ class Session:
 
     def _hang_up(self) -> None:
         self._unsent.clear()
+        if self._offer is not None:
+            self._offer.close()
+            self._offer = None
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -237,7 +243,8 @@ class Session:
         protocol = self._protocol
         self._socket = self._connect()
         self._socket.setblocking(False)
-        protocol.connect()
+        self._offer = Offer.made() if self._socket.family == socket.AF_UNIX else None
+        protocol.connect(self._offer.reader if self._offer is not None else None)
         deadline = _deadline(self._endpoints.greeting_s_max)
         try:
             while protocol.phase is Phase.CONNECTING:
@@ -260,6 +267,7 @@ class Session:
         try:
             if where.path:
                 sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+                widen(sock)
                 try:
                     sock.settimeout(ANSWER_S_MAX)
                     sock.connect(where.path)
@@ -381,6 +389,10 @@ class Session:
             sending.close_batch()
             self._unsent.extend(map(memoryview, sending.out))
             sending.out = []
+        if self._offer is not None and self._socket is not None:
+            offer, self._offer = self._offer, None
+            rest = offer.send(self._socket.fileno(), self._unsent)
+            self._unsent = deque([memoryview(rest)] if rest else [])
         try:
             while self._unsent and self._socket is not None and self._write_some(self._socket):
                 pass

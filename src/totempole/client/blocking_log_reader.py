@@ -31,6 +31,7 @@ from totempole.client.log_endpoints import (
 from totempole.client.log_records import LogBatch, Notice, Reading, Record, Start
 from totempole.corel.run import RunId
 from totempole.errors import CodecError, SessionError
+from totempole.log.blocks import BLOCK_BYTES, Blocks
 from totempole.session.log_frames import (
     COLUMNS,
     FRAME_BYTES_MAX,
@@ -50,6 +51,7 @@ from totempole.session.log_frames import (
     Segments,
     Welcome,
     decode_answer,
+    decode_viewed_answer,
     encode,
 )
 
@@ -88,13 +90,16 @@ class LogReader:
         name: str = "",
         reconnect: Reconnect | None = None,
         logger: logging.Logger | None = None,
+        blocks: Blocks | None = None,
     ) -> None:
-        """`log`: the name of one log; empty: all of them, as one order."""
+        """`log`: the name of one log; empty: all of them, as one order. `blocks`: it receives into these, and
+        bodies of runs are views of them, for those who do not keep runs."""
         self.log = log
         self._endpoints = tuple(endpoints)
         self._name = name
         self._reconnect = reconnect
         self._logger = logger or logging.getLogger("totempole.client")
+        self._blocks = blocks
         self.log_id = 0
         """The log's own name, once a service has told it: another one is not read."""
 
@@ -231,7 +236,7 @@ class LogReader:
     @contextmanager
     def connected(self, replicas: Replicas) -> Iterator[tuple[Link, Welcome]]:
         """Speaks with the service whose turn it is. SessionError: another, or the same later, may do."""
-        link = Link(replicas.endpoint)
+        link = Link(replicas.endpoint, self._blocks)
         try:
             link.send(replicas.hello())
             answer = link.next(ANSWER_S_MAX)
@@ -267,8 +272,12 @@ def _wait(sock: socket.socket | None, until_s: float) -> bool | None:
 class Link:
     """One connection."""
 
-    def __init__(self, where: Endpoint) -> None:
-        self._buffer: FrameBuffer[Answer] = FrameBuffer(decode_answer, FRAME_BYTES_MAX)
+    def __init__(self, where: Endpoint, blocks: Blocks | None = None) -> None:
+        self._buffer: FrameBuffer[Answer]
+        if blocks is None:
+            self._buffer = FrameBuffer(decode_answer, FRAME_BYTES_MAX)
+        else:
+            self._buffer = FrameBuffer(decode_viewed_answer, FRAME_BYTES_MAX, BLOCK_BYTES, blocks)
         self._frames: deque[Answer] = deque()
         self._heard_s = time.monotonic()
         self._has_heard = False

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
+import mmap
 import os
 import random
 import socket
@@ -13,9 +15,11 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path as FilePath
-from typing import Protocol
+from typing import Any, Protocol
 
 from totempole.errors import SessionError
+from totempole.session import SHARED_BYTES
+from totempole.session.codec import SharedReader
 from totempole.types import Payload
 
 ANSWER_S_MAX = 10.0
@@ -37,6 +41,10 @@ SIMULATED = "simulated:"
 """The paths of simulated daemons begin with it (`totempole.testing`). No file is called so."""
 
 
+SEND_BUFFER_BYTES = 1_048_576
+"""Asked of the kernel, which may give less."""
+
+
 @cache
 def keep_freed_memory() -> None:
     """Makes glibc keep what the program frees, up to twice KEPT_BYTES; it would go back to the kernel.
@@ -47,6 +55,14 @@ def keep_freed_memory() -> None:
     one is freed here, which was never written to.
     """
     bytes(KEPT_BYTES)
+
+
+def widen(sock: Any) -> None:
+    """Lets a Unix socket take a full run of the log at once. With what the kernel gives, a program writes a
+    part, and goes on when the daemon has read that."""
+    if sock is not None and sock.family == socket.AF_UNIX:
+        with suppress(OSError):
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
 
 
 def default_socket() -> str:
@@ -155,8 +171,13 @@ class Endpoint:
             way = "check the certificates of both sides"
         elif self.is_simulated and isinstance(error, FileNotFoundError):
             way = "a simulated daemon is there for asyncio programs only: use totempole.connect()"
+        elif os.path.isdir(self.path):
+            why, way = "a directory", f"name the socket in it, like {os.path.join(self.path, 'clients.sock')}"
         elif self.path:
-            way = f"start one with `totem node`, or name its socket ({SOCKET_VARIABLE}, or connect(path))"
+            way = (
+                "start one with `totem node` (three to try things out: `totem dev`), or name its socket: "
+                f"{SOCKET_VARIABLE}, connect(path), or --socket"
+            )
         else:
             way = "check that the daemon runs there and has clients.listen set"
         return SessionError(f"no daemon at {self}: {why}; {way}")
@@ -249,6 +270,47 @@ class Endpoints:
             yield number == len(self._all) - 1
 
 
+class Offer:
+    """Memory that a program shares with a daemon on its host, before the daemon has it (`session.shared`)."""
+
+    def __init__(self, descriptor: int, reader: SharedReader) -> None:
+        self.reader = reader
+        self._descriptor = descriptor
+
+    @classmethod
+    def made(cls) -> Offer | None:
+        """None where there is no such memory to be had."""
+        try:
+            descriptor = os.memfd_create("totempole", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        except (AttributeError, OSError):
+            return None
+        try:
+            os.ftruncate(descriptor, SHARED_BYTES)
+            fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
+            memory = mmap.mmap(descriptor, SHARED_BYTES, prot=mmap.PROT_READ)
+        except OSError:
+            os.close(descriptor)
+            return None
+        return cls(descriptor, SharedReader(memoryview(memory)))
+
+    def send(self, descriptor: int, parts: Sequence[Payload]) -> bytes:
+        """With these, the first that are written to the socket of this descriptor. What it did not take."""
+        data = b"".join(parts)
+        try:
+            with socket.socket(fileno=os.dup(descriptor)) as sock:
+                return data[socket.send_fds(sock, [data], [self._descriptor]) :]
+        except OSError:
+            return data  # without the memory, or the connection is lost, as will be heard
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """The program needs the descriptor no longer; its own mapping stays."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
 class Owner(Protocol):
     """The session."""
 
@@ -272,6 +334,8 @@ class Link(asyncio.BufferedProtocol):
         self._owner = owner
         self._loop = loop
         self._transport: asyncio.Transport | None = None
+        self._offer: Offer | None = None
+        """To go with the first bytes that are written."""
 
     async def connect(self, where: Endpoint | socket.socket) -> None:
         loop = self._loop
@@ -295,6 +359,7 @@ class Link(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport  # type: ignore[assignment]  # of a stream
+        widen(transport.get_extra_info("socket"))
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._owner.room(self)
@@ -335,9 +400,22 @@ class Link(asyncio.BufferedProtocol):
         """Whether it takes nothing any more. The session hears a little later that it is lost."""
         return self._transport is None or self._transport.is_closing()
 
+    def offer(self) -> SharedReader | None:
+        """Memory for large frames goes to the daemon with the greeting, if it is on this host."""
+        sock = self._transport.get_extra_info("socket") if self._transport is not None else None
+        if sock is None or sock.family != socket.AF_UNIX:
+            return None
+        self._offer = Offer.made()
+        return self._offer.reader if self._offer is not None else None
+
     def write(self, parts: Sequence[Payload]) -> None:
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.writelines(parts)
+        if self._transport is None or self._transport.is_closing():
+            return
+        if self._offer is not None:
+            offer, self._offer = self._offer, None
+            rest = offer.send(self._transport.get_extra_info("socket").fileno(), parts)
+            parts = [rest] if rest else []
+        self._transport.writelines(parts)
 
     def read(self, on: bool) -> None:
         """Reads on, or does not."""
@@ -352,5 +430,8 @@ class Link(asyncio.BufferedProtocol):
         self._close()
 
     def _close(self) -> None:
+        if self._offer is not None:
+            self._offer.close()
+            self._offer = None
         if not self.closed.done():
             self.closed.set_result(None)

@@ -45,6 +45,7 @@ from totempole.session import (
     Ended,
     FollowEnded,
     Following,
+    Freed,
     Groups,
     GroupTable,
     Hello,
@@ -65,7 +66,7 @@ from totempole.session import (
     Send,
     Welcome,
 )
-from totempole.session.codec import FrameReader, cut, decode, encode
+from totempole.session.codec import FrameReader, SharedReader, cut, decode, encode
 from totempole.types import Payload, Place, ProcessId
 
 if TYPE_CHECKING:
@@ -164,6 +165,7 @@ class Protocol:
         """For the session, which empties it."""
         self.joinings: dict[str, Joining] = {}
         self._reader = FrameReader()
+        self._shared: SharedReader | None = None
         self._requests: dict[int, Asked] = {}
         self._request_last = 0
         self._lost: tuple[ProcessId, dict[str, Place | None], int, str] | None = None
@@ -179,15 +181,17 @@ class Protocol:
 
     # The connection
 
-    def connect(self) -> None:
-        """There is a connection: says hello."""
-        self._reader = FrameReader(DAEMON_KINDS, LARGE_BYTES_MAX)
+    def connect(self, shared: SharedReader | None = None) -> None:
+        """There is a connection: says hello. `shared`: memory that is offered to the daemon."""
+        self._reader = FrameReader(DAEMON_KINDS, LARGE_BYTES_MAX, shared)
+        self._shared = shared
         self.phase, self.farewell, self.refused_for_good = Phase.CONNECTING, None, False
         self.sending.out = [encode(Hello(self.name))]
 
     def lost(self, reason: str) -> None:
         """The connection is gone, and there may be another one later."""
         self.phase = Phase.CONNECTING
+        self._forget_reader()
         self._gifts.clear()
         unacknowledged = self.sending.lost(reason)
         seen = self.inbox.cut()
@@ -200,6 +204,10 @@ class Protocol:
             self._appending.lost(reason)
         if self._feeds is not None:
             self._feeds.lost()
+
+    def _forget_reader(self) -> None:
+        """With what came of the next frame, and with the memory that was shared."""
+        self._reader, self._shared = FrameReader(), None
 
     def _add_loss(self, unacknowledged: int) -> None:
         assert self._lost is not None
@@ -222,6 +230,7 @@ class Protocol:
         if self.phase is Phase.OVER:
             return
         self.phase = Phase.OVER
+        self._forget_reader()
         self.sending.lost(str(error) if error else CLOSED)
         self._gifts.clear()
         self.joinings.clear()
@@ -440,6 +449,8 @@ class Protocol:
                         self._take(frame)
         except CodecError as error:
             raise SessionError(f"the daemon sends what this version cannot read: {error}") from None
+        if self._shared is not None and (freed := self._shared.news()) is not None:
+            self.sending.out.append(encode(Freed(freed)))
         for group in self.inbox.overfull():
             self.leave(group, SessionError(f"group {group!r}: {_OVERFULL}"))
 

@@ -23,6 +23,10 @@ def run(main: Coroutine[Any, Any, T]) -> T:
 
     Where an event loop runs already, as in Jupyter, write `await main()`.
     """
+    if not asyncio.iscoroutine(main):
+        raise TypeError(
+            f"run takes a coroutine, not {main!r}: write `totempole.run(main())`, with the parentheses"
+        )
     _refuse_within_a_loop(main)
     factory: Callable[[], asyncio.AbstractEventLoop] | None = None
     with suppress(ImportError):

@@ -250,7 +250,7 @@ class Session:
             async with asyncio.timeout(self._endpoints.greeting_s_max):
                 await link.connect(self._endpoints.current)
                 self._link = link
-                self._protocol.connect()
+                self._protocol.connect(link.offer())
                 self.flush()
                 await link.welcomed
             if self._attempts is not None:

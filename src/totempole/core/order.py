@@ -64,9 +64,21 @@ class Order(Protocol):
         """How large a packet should be at present, where it can be as large as one likes."""
         ...
 
-    def submit(self, payload: bytes, service: Service, groups: tuple[int, ...] = ()) -> bool:
+    def submit(
+        self, payload: bytes, service: Service, groups: tuple[int, ...] = (), at_rest: bool = False
+    ) -> bool:
         """False, and nothing taken, while the queue is full; `ready` follows when there is room. The layer
-        above must not submit while it is being told something, but when the input is done (`settle`)."""
+        above must not submit while it is being told something, but when the input is done (`settle`).
+
+        `at_rest`: nobody waits to hear that it is safe. It may be sent without the token's going round at
+        once; whoever misses it then hears of it a little later.
+        """
+        ...
+
+    def send_unordered(self, payload: bytes) -> None:
+        """A few bytes for the other members, at once and past the order: they wait for no token, and may be
+        lost. Whoever gets them is on the same ring, and may have been delivered more or less than the sender
+        had. Whoever needs certainty submits, too."""
         ...
 
     def leave(self, *, more_to_come: bool = False) -> None:
@@ -81,6 +93,10 @@ class OrderUser(Protocol):
     """The layer above an order, which is told in the total order."""
 
     def deliver(self, packet: Deliver) -> None: ...
+
+    def deliver_unordered(self, origin: ProcessorId, payload: bytes) -> None:
+        """At any time, and perhaps never."""
+        ...
 
     def install(self, installed: InstallConfiguration) -> None:
         """Transitional configurations too, where the engine has them."""
@@ -130,14 +146,22 @@ class Between(BaseLayer):
     def packet_bytes(self) -> int:
         return self.below.packet_bytes
 
-    def submit(self, payload: bytes, service: Service, groups: tuple[int, ...] = ()) -> bool:
-        return self.below.submit(payload, service, groups)
+    def submit(
+        self, payload: bytes, service: Service, groups: tuple[int, ...] = (), at_rest: bool = False
+    ) -> bool:
+        return self.below.submit(payload, service, groups, at_rest)
+
+    def send_unordered(self, payload: bytes) -> None:
+        self.below.send_unordered(payload)
 
     def leave(self, *, more_to_come: bool = False) -> None:
         self.below.leave(more_to_come=more_to_come)
 
     def deliver(self, packet: Deliver) -> None:
         self.above.deliver(packet)
+
+    def deliver_unordered(self, origin: ProcessorId, payload: bytes) -> None:
+        self.above.deliver_unordered(origin, payload)
 
     def install(self, installed: InstallConfiguration) -> None:
         self.above.install(installed)
@@ -177,6 +201,8 @@ class Port(BaseLayer):
 
     def deliver(self, packet: Deliver) -> None:
         self._tell(packet)
+
+    def deliver_unordered(self, origin: ProcessorId, payload: bytes) -> None: ...
 
     def install(self, installed: InstallConfiguration) -> None: ...
 

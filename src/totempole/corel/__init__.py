@@ -1,4 +1,4 @@
-"""COReL (002): one durable total order that outlives crashes and partitions, above process groups.
+"""COReL: one durable total order that outlives crashes and partitions, above process groups.
 
 Read `layer` for what happens when, `zones` for what a replica keeps, `recovery` for what replicas agree on
 after a change of view, `catch_up` for those who are far behind. `frames` is what a replica writes to its

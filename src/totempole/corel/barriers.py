@@ -4,18 +4,20 @@ A read is not stale if its program has taken every run that was green anywhere w
 can tell that alone. While it was paused, perhaps with the ring's token in hand, the others may have formed a
 primary component without it and ordered more; and its own messages still come back to it. So it asks: its
 question is a message of the log's group, and every voter answers that is delivered the question in the same
-primary component. The barrier passes when a quorum has answered and all that may have been green at the
-question's place is green here.
+primary component. The barrier passes when a quorum has answered and all that may have been green when the
+question left is green here.
 
 Why nothing is missed. Take a run that some replica had as green before the question left:
 - It became green in a later primary component. That one was formed by a quorum, which shares a member with
   the quorum of the answers. This member answered after the question had left, and had not gone over yet. So
   the later component formed after the question, and so did its green runs.
-- It became green in this one: the acknowledgements that the other replica had been delivered, with its own
-  disk, are those of a quorum. Members are delivered the same, and what it had been delivered comes before the
-  question. So the barrier waits for all runs that lack no more than one disk at the question's place, however
-  many disks this replica waits for itself (`acknowledgements`). Where a change of the replica set is not
-  green yet, it waits for all that is yellow.
+- It became green in this one. It had been delivered there before the question had a place, so it comes
+  before the question, and here it is yellow at least. The disks of a quorum had it, however that replica had
+  heard of them. An answer says how many runs its sender's disk has, and is later than the question. So the
+  barrier waits for the runs that a quorum may have, of those who answered with so many and those who did not
+  answer, however many disks this replica waits for itself (`acknowledgements`). Where a change of the replica
+  set was not green at the question's place, it waits for all that was yellow there: a member that has the
+  change as green needs fewer disks for what follows.
 - It became green in an earlier one. It was green here when this component was established.
 
 Questions are counted as they are delivered, so that a number names the same question at every member, and one
@@ -26,7 +28,7 @@ a new question is asked.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from totempole.core.io import Scope
@@ -42,6 +44,11 @@ ASKERS_MAX = 65_536
 class _Asker(NamedTuple):
     process: int
     request: int
+
+
+Line = Callable[[Mapping[ProcessorId, int]], int]
+"""So many runs may have been green when a question left: of those that were delivered before it, and by what
+the disks of those have who answered."""
 
 
 class Barriers:
@@ -60,15 +67,16 @@ class Barriers:
         self._is_under_way = False
         self._number = 0
         """Of the question under way, once it has been delivered here."""
-        self._line = 0
-        """So many runs may have been green then."""
+        self._line: Line
+        """How much may have been green then."""
         self._asked = 0
         """Questions that were delivered in this primary component."""
         self._owed = 0
         """The last one of another replica."""
         self._told = 0
         """The last one that we have answered."""
-        self._answered: dict[ProcessorId, int] = {}
+        self._answered: dict[ProcessorId, tuple[int, int]] = {}
+        """By member: questions, and the runs on its disk."""
 
     @property
     def has_work(self) -> bool:
@@ -111,11 +119,12 @@ class Barriers:
         self._is_under_way = True
         return True
 
-    def asked(self, sender: ProcessorId, line: int) -> None:
-        """A question was delivered. `line`: so many runs may be green at somebody to whom it is delivered."""
+    def asked(self, sender: ProcessorId, durable: int, line: Line) -> None:
+        """A question was delivered. `durable`: so many runs are on this replica's own disk."""
         self._asked += 1
         if sender == self._me:
             self._number, self._line = self._asked, line
+            self._answered[sender] = self._asked, durable
         else:
             self._owed = self._asked
 
@@ -126,17 +135,18 @@ class Barriers:
         self._told = self._asked
         return self._told
 
-    def answered(self, sender: ProcessorId, count: int) -> None:
+    def answered(self, sender: ProcessorId, count: int, durable: int) -> None:
         assert count <= self._asked, "what is answered was delivered before"
-        self._answered[sender] = count
+        if sender != self._me:
+            self._answered[sender] = count, durable
 
     def settle(self, green_runs: int, is_quorum: Callable[[set[ProcessorId]], bool]) -> None:
         """Passes, if it can. `is_quorum`: whether these members are one."""
         number = self._number
-        if not number or green_runs < self._line:
+        if not number:
             return
-        there = {who for who, count in self._answered.items() if count >= number}
-        if not is_quorum({self._me, *there}):
+        there = {who: durable for who, (count, durable) in self._answered.items() if count >= number}
+        if not is_quorum(set(there)) or green_runs < self._line(there):
             return
         passed, self._asking = self._asking, []
         self._is_under_way = False

@@ -1,5 +1,5 @@
-"""What a replica writes to its log. One frame is one atomic step (002 §5.5.2); replaying all frames since the
-last `Mark` gives the state (zones.py).
+"""What a replica writes to its log. One frame is one atomic step (COReL §5.5.2); replaying all frames since
+the last `Mark` gives the state (zones.py).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import msgspec
 
 from totempole.corel.fences import FenceRow
 from totempole.corel.quorum import Formation, ReplicaSet
-from totempole.corel.run import Run, RunId
+from totempole.corel.run import Run, RunId, ViewedRun
 from totempole.errors import CodecError
 
 FORMAT = 1
@@ -19,7 +19,7 @@ FORMAT = 1
 
 
 class Colour(IntEnum):
-    """002 §5.2.1."""
+    """COReL §5.2.1."""
 
     RED = 0
     YELLOW = 1
@@ -35,6 +35,12 @@ class Placed(_Frame, frozen=True, tag=1):
 
     run: Run
     colour: Colour
+
+
+class ViewedPlaced(Placed, frozen=True, tag=1):
+    """The same, as whoever only reads takes it: the run's body is a view of what it was decoded from."""
+
+    run: ViewedRun
 
 
 class Promoted(_Frame, frozen=True, tag=2):
@@ -158,23 +164,14 @@ class Rescued(_Frame, frozen=True, tag=12):
     disk: int
 
 
-Frame = (
-    Placed
-    | Promoted
-    | Greened
-    | Agreed
-    | Attempted
-    | Committed
-    | Identified
-    | Heard
-    | Begun
-    | Mark
-    | Opened
-    | Rescued
+_NotPlaced = (
+    Promoted | Greened | Agreed | Attempted | Committed | Identified | Heard | Begun | Mark | Opened | Rescued
 )
+Frame = Placed | _NotPlaced
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Frame)
+_viewing_decoder = msgspec.msgpack.Decoder(ViewedPlaced | _NotPlaced)
 
 
 def encode(frame: Frame) -> bytes:
@@ -183,8 +180,20 @@ def encode(frame: Frame) -> bytes:
 
 def decode(content: bytes | memoryview) -> Frame:
     """Raises CodecError if it is no frame of this format."""
+    return _decoded(_decoder, content)
+
+
+def decode_viewed(content: memoryview) -> Frame:
+    """The same. A run that is placed yellow or green is a view of the content, and keeps it. Red ones may
+    stay for long, so they are copied."""
+    frame = _decoded(_viewing_decoder, content)
+    if isinstance(frame, Placed) and frame.colour is Colour.RED:
+        return decode(content)
+    return frame
+
+
+def _decoded(decoder: msgspec.msgpack.Decoder[Frame], content: bytes | memoryview) -> Frame:
     try:
-        decoded: Frame = _decoder.decode(content)
-        return decoded
+        return decoder.decode(content)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         raise CodecError("log frame malformed") from None

@@ -1,4 +1,4 @@
-"""COReL's algorithm (002 §5) over the group layer: what a replica does when a view, a message or an
+"""COReL's algorithm (COReL §5) over the group layer: what a replica does when a view, a message or an
 acknowledged write comes.
 
 All replicas are members of one group. Transitions happen when a message is delivered, so at the same place
@@ -8,7 +8,7 @@ A change of view runs the handler of figure 3.5: states are exchanged, the repre
 messages, and with a quorum the three phases of figure 3.6 follow. A view may run its handler several times
 (`Round`), when a replica that was behind has caught up.
 
-Deviations from 002, beside those of `zones` and `recovery`:
+Deviations from COReL, beside those of `zones` and `recovery`:
 - States are exchanged at every view. Figure 3.5's shortcut, without new members only to establish, holds only
   after a handler that ran to its end at all members.
 - A message that is delivered in a transitional view is red: others may lack one before it.
@@ -17,6 +17,8 @@ Deviations from 002, beside those of `zones` and `recovery`:
 - Messages are not stored before they are sent. A run is named by its origin's life, so nothing that a crash
   loses can be confused with what follows; and it was promised to nobody.
 - Acknowledgements of a quorum suffice, unless `acknowledgements = "all"`: Order Rule 1 as it stands.
+- Acknowledgements are told at once, outside of the order, and in it a little later for those who missed that
+  (docs/decisions/0028-acknowledgements-without-a-place.md).
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from totempole.core.inputs import Command, Recalled
 from totempole.core.io import Scope
 from totempole.core.order import Leave
 from totempole.core.stack import BaseLayer, Commands
-from totempole.corel.barriers import Barriers
+from totempole.corel.barriers import Barriers, Line
 from totempole.corel.catch_up import CatchUp
 from totempole.corel.commands import (
     AppendRecords,
@@ -106,7 +108,7 @@ from totempole.corel.run import (
     pack_body,
     primary_run,
 )
-from totempole.corel.tally import Tally
+from totempole.corel.tally import Tally, may_be_durable
 from totempole.corel.tracing import CUT_OFF, LogTrace
 from totempole.corel.zones import Ordered, Zones
 from totempole.errors import CodecError, SessionError
@@ -121,9 +123,8 @@ PRIORITY_BYTES = 256 * 1024
 """Of runs in one part of the priority messages."""
 GREEN_LINE_US = 20_000
 """The green line is written so soon, if nothing else is written before."""
-ACKNOWLEDGE_US = 5_000
-"""A replica's own runs are acknowledged so soon by itself, if the others can do without it and it sends
-nothing before."""
+ACKNOWLEDGE_US = 20_000
+"""Runs are acknowledged in the order so soon, if the replica sends nothing before that says so."""
 LIVES_SHIFT = 20
 """A life is the processor's incarnation and how often it has opened its log in it."""
 LANE_BYTES = 256 * 1024
@@ -185,6 +186,10 @@ class Groups(Protocol):
 
     def act(self, command: Command) -> None: ...
 
+    def send_unordered(self, payload: bytes) -> None:
+        """To the replicas of all other processors, past the order. It may be lost."""
+        ...
+
     def waiting(self, process: int) -> int:
         """Bytes of a process that the order below has not taken."""
         ...
@@ -224,6 +229,7 @@ class Replica(BaseLayer):
         self._openings = 0
         self._entropy = 0
         self._is_open = False
+        self._is_leaving = False
         self._is_joined = False
         self._is_awaited = False
         """It has asked to join, and has not been told yet of a view that it has come into."""
@@ -238,6 +244,8 @@ class Replica(BaseLayer):
         self._voters: frozenset[ProcessorId] = frozenset()
         self._said: set[ProcessorId] = set()
         """Whose attempt, or then commit, has come."""
+        self._gives_hints = False
+        """Whether all members of the view hear acknowledgements past the order."""
         self._heard: dict[ProcessorId, Shown] = {}
         """By processor: what its disk has shown."""
         self.requests = Requests(scope)
@@ -301,6 +309,8 @@ class Replica(BaseLayer):
 
     def _open(self, command: OpenLog) -> None:
         assert not self._is_open, "a log is opened once"
+        if self._is_leaving:
+            return  # the groups below take no more members: the next life opens it
         self._is_open = True
         self._openings += 1
         self._entropy = command.entropy
@@ -318,6 +328,7 @@ class Replica(BaseLayer):
 
     def _leave(self, _command: Leave) -> None:
         """The groups below take nothing more. What is on disk gets its place when the node is back."""
+        self._is_leaving = True
         if self._is_open:  # the green line is written along: a reader of the directory sees all that is green
             self.journal.hurry()
             self.journal.flush()
@@ -404,7 +415,8 @@ class Replica(BaseLayer):
                 self._step_aside()  # it may hang: others would wait for its states forever
         elif timer == Timer.ACKNOWLEDGE:
             self._is_acknowledging = False
-            self.tally.awaited = max(self.tally.awaited, self.tally.due)
+            if self.tally.due > self.tally.told and self._is_ordering:
+                self._acknowledge_in_order()
         else:
             self._is_timer_set = False
             self.journal.hurry()
@@ -412,6 +424,13 @@ class Replica(BaseLayer):
     def settle(self) -> None:
         if not self._is_open and not self._has_sent:
             return
+        self._settle()
+        while self._has_sent:
+            self._has_sent = False
+            self._groups.settle()
+            self._settle()  # with a token at hand what was sent has come back by now, and is to be written
+
+    def _settle(self) -> None:
         if self.phase in ENDED and not self._cut:
             self._pump()
         journal, tally = self.journal, self.tally
@@ -427,24 +446,41 @@ class Replica(BaseLayer):
             self._acknowledge()
         if self.barriers.has_work and self._is_ordering:
             self._tend_barriers()
-        if self._has_sent:
-            self._has_sent = False
-            self._groups.settle()
 
     # Sending
 
     def _acknowledge(self) -> None:
-        """At once, or a little later with its next run: of its own runs the others hear from each other."""
+        """At once, outside of the order; and in it a little later, or with its next run, for who missed that.
+        Of its own runs the others hear from each other at once, if they can do without it."""
+        tally = self.tally
+        if tally.hinted < tally.durable and self._is_awaited_by_others():
+            if not self._gives_hints:
+                self._acknowledge_in_order()
+                return
+            tally.hinted = tally.durable
+            message = self._acknowledgement()
+            self._trace.said(message)
+            self._groups.send_unordered(encode(message))
+        if not self._is_acknowledging:
+            self._is_acknowledging = True
+            tally.due = tally.durable
+            self._scope.set_timer(Timer.ACKNOWLEDGE, ACKNOWLEDGE_US)
+
+    def _is_awaited_by_others(self) -> bool:
         plan, tally = self.plan, self.tally
         assert plan is not None, "a primary has a plan"
-        if tally.awaited <= tally.told and self._is_durable(set(plan.members) - {self.me}):
-            if not self._is_acknowledging:
-                self._is_acknowledging = True
-                tally.due = tally.durable
-                self._scope.set_timer(Timer.ACKNOWLEDGE, ACKNOWLEDGE_US)
-            return
-        tally.told = tally.durable
-        self._send(Acknowledge(plan.log, self._round, tally.told, self.journal.durable))
+        if tally.awaited > max(tally.hinted, tally.told):
+            return True
+        return not self._is_durable(set(plan.members) - {self.me})
+
+    def _acknowledge_in_order(self) -> None:
+        self.tally.told = self.tally.durable
+        self._send(self._acknowledgement())
+
+    def _acknowledgement(self) -> Acknowledge:
+        plan = self.plan
+        assert plan is not None, "a primary has a plan"
+        return Acknowledge(plan.log, self._round, self.tally.durable, self.journal.durable)
 
     def _pump(self) -> None:
         """Runs wait here, not below, where what a new view needs would have to wait behind them."""
@@ -584,6 +620,26 @@ class Replica(BaseLayer):
                 continue
             self._take(event.sender.processor, message, stamp)
 
+    def told_unordered(self, sender: ProcessorId, payload: bytes) -> None:
+        """Another replica's acknowledgement, which may have been sent long ago, or by a former life."""
+        if not self._is_open or not self._is_ordering:
+            return
+        try:
+            message = decode(payload)
+        except CodecError:
+            self._alarm("malformed", sender, "a message of the log cannot be read")
+            return
+        plan = self.plan
+        if (
+            isinstance(message, Acknowledge)
+            and message.round == self._round
+            and plan is not None
+            and message.log == plan.log
+        ):
+            # Of runs that have not come here yet it will be told again.
+            count = min(message.acknowledged, self.tally.taken)
+            self._take_acknowledgement(sender, count, message.frames)
+
     def _take(self, sender: ProcessorId, message: Message, stamp: Stamp) -> None:
         if isinstance(message, Data):
             if message.log == self.zones.log:
@@ -623,9 +679,9 @@ class Replica(BaseLayer):
             case Fetch() if message.donor == self.me:
                 self.catch_up.answer(sender, message)
             case AskBarrier() if self.phase is Phase.PRIMARY:
-                self.barriers.asked(sender, self._may_be_green(plan))
+                self.barriers.asked(sender, self.tally.durable, self._line(plan))
             case AnswerBarriers() if self.phase is Phase.PRIMARY:
-                self.barriers.answered(sender, message.answered)
+                self.barriers.answered(sender, message.answered, message.durable)
             case _:
                 pass
 
@@ -674,6 +730,7 @@ class Replica(BaseLayer):
             heard=heard,
             openings=tuple(zones.openings),
             founding=None if zones.committed.number else self.config.founding,
+            takes_hints=True,
         )
         self._send_when_durable(state)
 
@@ -683,6 +740,7 @@ class Replica(BaseLayer):
         self._states[sender] = state
         if self._states.keys() != set(self.members):
             return
+        self._gives_hints = all(each.takes_hints for each in self._states.values())
         self.plan = plan = plan_for(self.me, self._states)
         if plan.green > plan.length:
             # The representative knows of a later primary, and lacks what is green: a quorum's disks are lost.
@@ -877,15 +935,21 @@ class Replica(BaseLayer):
         if any(self.me in each.voters for each in self.zones.sets):
             answered = barriers.answer()
             if answered:
-                self._send(AnswerBarriers(plan.log, self._round, answered))
+                self._send(AnswerBarriers(plan.log, self._round, answered, self.tally.durable))
 
-    def _may_be_green(self, plan: Plan) -> int:
-        """So many runs may be green at a member to which as much has been delivered. It counts its own disk
-        before the others hear of it, and may wait for fewer disks than this one."""
-        zones = self.zones
+    def _line(self, plan: Plan) -> Line:
+        """How many runs may be green at a member, of those that were delivered here by now."""
+        zones, taken, voters = self.zones, self.tally.taken, self._voters
+        before = zones.green_runs - self.tally.ordered
         if len(zones.sets) > 1:  # where the change is green, what follows needs fewer disks than here
-            return zones.green_runs + len(zones.yellow)
-        return zones.green_runs + self.tally.within_reach(plan.members, self._is_quorum)
+            return lambda _: before + taken
+        replicas = zones.sets[0]
+
+        def is_enough(there: set[ProcessorId]) -> bool:
+            disks = {who: plan.disks[who] for who in there if who in plan.disks}
+            return replicas.is_durable(disks, voters)
+
+        return lambda answers: before + may_be_durable(taken, answers, plan.members, is_enough)
 
     # Catching up
 

@@ -1,7 +1,7 @@
 """What replicas say to each other, as messages of the log's group.
 
 Each names the log and, but for data, the round that it belongs to: a view, and how often its handler has
-begun. What belongs to another round is ignored. Every message of 002 is here: regular messages carry their
+begun. What belongs to another round is ignored. Every message of COReL is here: regular messages carry their
 acknowledgements along, and the attempt and commit messages are the phases of figure 3.6.
 """
 
@@ -33,6 +33,9 @@ class Round(NamedTuple):
 
 NO_ROUND = Round(Stamp(0, 0, 0, 0), 0)
 
+UNKNOWN = 2**62
+"""So many runs may be on the disk of one who does not say."""
+
 
 class _Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
     pass
@@ -52,7 +55,7 @@ class Data(_Message, frozen=True, tag=1):
 
 class Acknowledge(_Message, frozen=True, tag=2):
     """So many runs that were delivered in this primary component are on the sender's disk, and so many frames
-    in all."""
+    in all. Also sent outside of the order, where it may be lost, late or repeated, and says the same."""
 
     log: int
     round: Round
@@ -81,6 +84,9 @@ class State(_Message, frozen=True, tag=3):
     openings: tuple[Opening, ...]
     founding: ReplicaSet | None
     """While the sender knows of no primary component: the set that it was told to found the log with."""
+    takes_hints: bool = False
+    """Whether the sender hears acknowledgements past the order, and waits for all that these may have made
+    green when it asks a read barrier. Replicas of before decision 0028 do not."""
 
     @property
     def life(self) -> int:
@@ -153,11 +159,13 @@ class AskBarrier(_Message, frozen=True, tag=10):
 
 
 class AnswerBarriers(_Message, frozen=True, tag=11):
-    """So many questions of this primary component were delivered to the sender, which is still in it."""
+    """So many questions of this primary component were delivered to the sender, which is still in it, and has
+    so many of the component's runs on its disk."""
 
     log: int
     round: Round
     answered: int
+    durable: int = UNKNOWN
 
 
 Message = (

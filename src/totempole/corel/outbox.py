@@ -1,8 +1,8 @@
 """What a replica has to send: red runs that not all members of the view have, and then its own new runs.
 
-Step 7 of recovery (002 §5.5.2) in the order of figure 3.7: a run is sent again by the lowest member that has
-it, and not before those that come before it in the sender's queue. A replica's own new runs come after all of
-these, for they may depend on them.
+Step 7 of recovery (COReL §5.5.2) in the order of figure 3.7: a run is sent again by the lowest member that
+has it, and not before those that come before it in the sender's queue. A replica's own new runs come after
+all of these, for they may depend on them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which members may form a primary component, and which acknowledgements make a run durable (002 §5.5.1, §6).
+"""Which members may form a primary component, which acknowledgements make a run durable (COReL §5.5.1, §6).
 
 A replica is a processor with its disk: a processor whose disk was emptied or replaced does not count until an
 ordered record has taken the new disk in. Any two quorums of a set intersect; so do a quorum that may form a

@@ -1,7 +1,7 @@
-"""What the members of a view make of their states: a pure function, so that all of them decide the same (002
-§5.5.2, steps 2 to 4).
+"""What the members of a view make of their states: a pure function, so that all of them decide the same
+(COReL §5.5.2, steps 2 to 4).
 
-Deviations from 002, each with its reason:
+Deviations from COReL, each with its reason:
 - The longest yellow zone of the representatives wins, not what all of them have (step 3). With quorum
   acknowledgements a run may be green that only a quorum has; the longest zone has every such run. With the
   acknowledgements of all it is right too: what one representative has as yellow was delivered in the primary

@@ -1,7 +1,7 @@
 """A run: records that were appended together, the unit that is sent, logged, acknowledged and ordered.
 
-002 speaks of messages. Sending, logging and acknowledging cost per run, so many records share one. A run has
-the id ⟨origin, life, number⟩ (002 §5.2), and the stamp that the group layer gave it when it was first
+COReL speaks of messages. Sending, logging and acknowledging cost per run, so many records share one. A run
+has the id ⟨origin, life, number⟩ (COReL §5.2), and the stamp that the group layer gave it when it was first
 delivered (Property 3.3). Some runs are the log's own: a new primary component, a change of the replica set, a
 reader's hold. They have a place in the order, and take no position.
 """
@@ -73,6 +73,12 @@ class Run(msgspec.Struct, frozen=True, array_like=True, gc=False):
     @property
     def size(self) -> int:
         return len(self.body) + RUN_WEIGHT
+
+
+class ViewedRun(Run, frozen=True, array_like=True, gc=False):
+    """A run whose body is not copied from what it is decoded from, and keeps all of that."""
+
+    body: memoryview  # type: ignore[assignment]
 
 
 RUN_WEIGHT = 64
@@ -153,7 +159,7 @@ def pack_records(
     return _encode(Records(log, pack(payloads), keys, fence))
 
 
-def pack_body(body: Records | Primary | Change | Hold) -> bytes:
+def pack_body(body: Records | RecordsHead | Primary | Change | Hold) -> bytes:
     return _encode(body)
 
 

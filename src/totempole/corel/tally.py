@@ -1,12 +1,13 @@
-"""Who has acknowledged what in the present primary component (002 §5.1, Order Rule 1).
+"""Who has acknowledged what in the present primary component (COReL §5.1, Order Rule 1).
 
-Runs are counted as they are delivered in it, so that a number names the same runs at every member.
+Runs are counted as they are delivered in it, so that a number names the same runs at every member. What a
+number says of a disk is true wherever and whenever it is heard: acknowledgements need no place in the order.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from totempole.types import ProcessorId
 
@@ -23,7 +24,9 @@ class Tally:
         self.awaited = 0
         """Those of them up to the last that came from another replica, which waits to hear of it."""
         self.told = 0
-        """Its last acknowledgement that was sent."""
+        """Its last acknowledgement in the order."""
+        self.hinted = 0
+        """Its last one outside of the order, which may have been lost."""
         self.due = 0
         """What is to be acknowledged when the timer for it runs out, unless it was before."""
         self._frames: deque[tuple[int, int, bool]] = deque()
@@ -53,15 +56,16 @@ class Tally:
                 return fresh
         return 0
 
-    def within_reach(
-        self, members: Iterable[ProcessorId], is_enough: Callable[[set[ProcessorId]], bool]
-    ) -> int:
-        """How many more runs one of these members may have as green: each counts its own disk before the
-        others hear of it."""
-        for count in sorted({self.taken, *self.acknowledged.values()}, reverse=True):
-            if count <= self.ordered:
-                break
-            there = {who for who, number in self.acknowledged.items() if number >= count}
-            if any(is_enough({who, *there}) for who in members):
-                return count - self.ordered
-        return 0
+
+def may_be_durable(
+    most: int,
+    answers: Mapping[ProcessorId, int],
+    members: Iterable[ProcessorId],
+    is_enough: Callable[[set[ProcessorId]], bool],
+) -> int:
+    """Of so many runs, how many may be on enough disks. `answers`: what the disks of some members have. Those
+    of the others may have all."""
+    for count in sorted({most, *(each for each in answers.values() if each < most)}, reverse=True):
+        if is_enough({who for who in members if answers.get(who, most) >= count}):
+            return count
+    return 0

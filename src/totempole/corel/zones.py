@@ -1,11 +1,11 @@
-"""What a replica has: the message queue of 002 §5.2, its green prefix, yellow zone and red suffix.
+"""What a replica has: the message queue of COReL §5.2, its green prefix, yellow zone and red suffix.
 
 The green prefix is on disk only; what is kept of it here are counters, the last runs (for those who are a
 little behind), and what it has decided: the replica set, readers' holds, the positions of recent keys and the
 marks of fences.
 `apply` is the only way to change anything. The log's readers replay frames with the same function.
 
-Deviations from 002, each with its reason:
+Deviations from COReL, each with its reason:
 - Red runs are always sorted by stamp, also those that fall back from yellow: MQs would differ at the next
   commit otherwise.
 - The record of a primary component comes before the red runs that it takes in. So whoever fetches a green
@@ -122,7 +122,7 @@ class Zones:
         """Sorted by their stamps."""
         self._red: dict[RunId, Run] = {}
         self.vector: dict[tuple[int, int], int] = {}
-        """By origin and life, the last run that the replica has: it has all before (002, note 4)."""
+        """By origin and life, the last run that the replica has: it has all before (COReL, note 4)."""
         self.attempted = 0
         self.attempts: list[Formation] = []
         """Later than the one committed."""
@@ -283,7 +283,7 @@ class Zones:
         return [self._green(self._pop_yellow()) for _ in range(frame.green - self.green_runs)]
 
     def _check_green(self, order: tuple[RunId, ...], base: int) -> None:
-        """No Changes in Green (002 §5.4), as far back as runs are at hand."""
+        """No Changes in Green (COReL §5.4), as far back as runs are at hand."""
         start = max(base, self.recent_from)
         mine = [run.id for run in self.recent_runs(start)] if start <= self.green_runs else []
         assert list(order[start - base :]) == mine, "green runs never change their places"

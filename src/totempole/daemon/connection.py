@@ -27,6 +27,7 @@ from totempole.daemon.account import Account, request_weight, send_weight, state
 from totempole.daemon.config import LARGE_HEAD_BYTES
 from totempole.daemon.identity import Identity
 from totempole.daemon.queue import ClientQueue, Outgoing
+from totempole.daemon.sharing import Sharing
 from totempole.errors import CodecError, SessionError
 from totempole.groups.commands import GiveState, JoinGroup, LeaveGroup, Multicast
 from totempole.groups.events import GroupEvent
@@ -49,6 +50,7 @@ from totempole.session import (
     FollowEnd,
     FollowEnded,
     FollowLog,
+    Freed,
     Hello,
     HoldLog,
     Join,
@@ -77,6 +79,8 @@ from totempole.types import Payload, ProcessId
 READ_BYTES = 262_144
 SEND_BUFFER_BYTES = 2_097_152
 """Asked of the kernel: fewer and longer writes to a client that reads."""
+SHARED_PART = 4
+"""Memory that a client shares with the daemon is at most such a part of what it may leave unread."""
 FRAMES_PER_TURN = 32
 """A turn: one read, and so many frames."""
 WRITES_PER_TURN = 4
@@ -214,6 +218,8 @@ class Connection:
         """When it is closed unless something happens before."""
         self._server = server
         self._reader = FrameReader(CLIENT_KINDS)
+        self._sharing: Sharing | None = None
+        """Memory that the program has offered for what it is told."""
         self._more = False
         self._speechless = False
         """It has hung up, or does not read any more: nothing can be written. What it sent is still read."""
@@ -263,7 +269,7 @@ class Connection:
 
     def _read(self) -> None:
         try:
-            data = self.socket.recv(READ_BYTES)
+            data = self._receive()
         except BlockingIOError:
             return
         except OSError:
@@ -273,6 +279,22 @@ class Connection:
             self._take_frames()
         else:
             self.hang_up()
+
+    def _receive(self) -> bytes:
+        sock = self.socket
+        if self.phase is not Phase.GREETING or not isinstance(sock, socket.socket):
+            return sock.recv(READ_BYTES)
+        data, offered, _, _ = socket.recv_fds(sock, READ_BYTES, 1, socket.MSG_CMSG_CLOEXEC)
+        for descriptor in offered:
+            # What lies there is, like what the kernel holds, part of what the client may leave unread.
+            self._share(Sharing(descriptor, self.queue.bytes_max // SHARED_PART))
+        return data
+
+    def _share(self, sharing: Sharing | None) -> None:
+        if self._sharing is not None:
+            self._sharing.close()
+        self._sharing = sharing
+        self.queue.exchange = sharing.exchange if sharing is not None else None
 
     def _take_frames(self) -> None:
         frames = self._reader.take(FRAMES_PER_TURN)
@@ -319,6 +341,9 @@ class Connection:
                 self._ask_log(frame.request, hold)
             case FollowLog():
                 self._follow(frame)
+            case Freed(total=total):
+                if self._sharing is not None:
+                    self._sharing.freed(total)
             case Unfollow(log=log):
                 self._server.unfollow(self, log)
             case AskBarrier(request=request):
@@ -643,6 +668,7 @@ class Connection:
             self.phase = Phase.CLOSED
             self.queue.discard()
             self._server.closed(self)
+            self._share(None)
             self.socket.close()
 
     def expire(self) -> None:

@@ -18,12 +18,13 @@ large message. So the bound is exceeded by one message at most.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 
 from totempole.groups.events import BecameSafe, GroupEvent, GroupMessages
 from totempole.session import Gap, Policy
 from totempole.session.codec import encode
+from totempole.session.shared import SHARED_LEAST
 from totempole.types import Payload
 
 FRAME_OVERHEAD = 160
@@ -51,10 +52,10 @@ class Outgoing:
 
     __slots__ = ("buffers", "holders", "length", "weight")
 
-    def __init__(self, buffers: tuple[Payload, ...]) -> None:
+    def __init__(self, buffers: tuple[Payload, ...], weight: int | None = None) -> None:
         self.buffers = buffers
         self.length = sum(map(len, buffers))
-        self.weight = self.length + FRAME_OVERHEAD
+        self.weight = self.length + FRAME_OVERHEAD if weight is None else weight
         self.holders = 0
 
 
@@ -65,6 +66,8 @@ class ClientQueue:
         self.bytes_max = bytes_max
         self.shed = 0
         """Messages left out."""
+        self.exchange: Callable[[Outgoing], Outgoing | None] | None = None
+        """Gives a frame to write in place of a large one, if that can be had."""
         self._memory = memory
         self._frames: deque[Outgoing] = deque()
         self._written = 0
@@ -179,9 +182,11 @@ class ClientQueue:
         """The next buffers to write, as many as one call should."""
         buffers: list[Payload] = []
         size = 0
-        for frame in islice(self._frames, GATHERED_MAX // 2):
-            buffers += frame.buffers
+        for place, frame in enumerate(islice(self._frames, GATHERED_MAX // 2)):
             size += frame.length
+            if self.exchange is not None and frame.length >= SHARED_LEAST and (place or not self._written):
+                frame = self._exchanged(place, frame)
+            buffers += frame.buffers
             if size >= GATHERED_BYTES_MAX:
                 break
         skip = self._written
@@ -190,6 +195,16 @@ class ClientQueue:
         if skip:
             buffers[0] = memoryview(buffers[0])[skip:]
         return buffers
+
+    def _exchanged(self, place: int, frame: Outgoing) -> Outgoing:
+        assert self.exchange is not None
+        small = self.exchange(frame)
+        if small is None:
+            return frame
+        self._drop(frame)
+        small.holders = 1
+        self._frames[place] = small
+        return small
 
     def written(self, count: int) -> None:
         """So many of the bytes that were gathered are gone."""

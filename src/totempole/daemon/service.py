@@ -134,7 +134,7 @@ class ClientService:
     def open(self) -> None:
         """Lets clients in: by the Unix socket, and by TCP if there is an address to listen on."""
         config = self.config
-        per_client = 3 if config.listen else 1
+        per_client = 3 if config.listen else 2  # its socket, and memory that it shares
         allow_descriptors(config.clients_max * per_client + SPARE)
         if config.enabled and config.socket is not None:
             self._listeners.append(UnixAcceptor(config, self._host, self.adopt, self._turned_away))

@@ -1,4 +1,4 @@
-"""Process groups on the order interface (003): joining, views, packing, pieces, state for joiners.
+"""Process groups on the order interface (Totem CACM): joining, views, packing, pieces, state for joiners.
 
 Programs need `events` and `packing` only, so that nothing else is loaded before it is asked for.
 """

@@ -1,4 +1,4 @@
-"""Process groups over any engine that orders messages (003 "The Totem Process Group Interface").
+"""Process groups over any engine that orders messages (Totem CACM "The Totem Process Group Interface").
 
 What the order below delivers becomes events for the processes of this processor (`ToProcesses`). Processes
 join and leave groups and multicast to them (commands.py); all of that travels in the total order, so that
@@ -17,7 +17,7 @@ to be sent again is known, and it goes first.
 A processor that leaves goes on with all of this until its processes have nothing left to send: nothing waits
 here, and nothing that was handed to the order can still come back. Only then the order is told to leave.
 
-Deviation from 003: see membership.py.
+Deviation from Totem CACM: see membership.py.
 """
 
 from __future__ import annotations
@@ -97,6 +97,8 @@ class GroupUser(Protocol):
 
     def told(self, event: GroupEvent) -> None: ...
 
+    def told_unordered(self, sender: ProcessorId, payload: bytes) -> None: ...
+
 
 class GroupLayer(BaseLayer):
     def __init__(
@@ -165,6 +167,11 @@ class GroupLayer(BaseLayer):
     def act(self, command: Command) -> None:
         """What the layer above asks for. It calls `settle` when it has asked for all."""
         self.commands[type(command)](command)
+
+    def send_unordered(self, payload: bytes) -> None:
+        """From the layer above to that of every other processor, past all groups and the order. It may be
+        lost."""
+        self.order.send_unordered(payload)
 
     def waiting(self, process: int) -> int:
         """Bytes of a process that the order has not taken."""
@@ -434,7 +441,8 @@ class GroupLayer(BaseLayer):
                     unit.taken = True
                     if self._user is None or unit.lane[0] != USER_PROCESS:
                         self._scope.tell(Taken(unit.lane[0], unit.weight))
-            taken = order.submit(packed.body, packed.service)
+            at_rest = self._user is not None and all(unit.lane[0] == USER_PROCESS for unit in packed.units)
+            taken = order.submit(packed.body, packed.service, at_rest=at_rest)
             assert taken, "there was room"
 
     # What the order brings
@@ -459,6 +467,10 @@ class GroupLayer(BaseLayer):
                 self._came_back += [unit for unit in units if unit.kind is not RunKind.TABLE]
         except CodecError as error:
             self._drop(error)
+
+    def deliver_unordered(self, origin: ProcessorId, payload: bytes) -> None:
+        if self._user is not None:
+            self._user.told_unordered(origin, payload)
 
     def _take_runs(self, packet: Deliver) -> None:
         places = Places(packet.key)

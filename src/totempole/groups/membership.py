@@ -1,6 +1,6 @@
 """Group membership as the total order makes it: views, the exchange of tables, and who gives a joiner state.
 
-003 "The Totem Process Group Interface": who joins or leaves a group says so in the total order. Every
+Totem CACM "The Totem Process Group Interface": who joins or leaves a group says so in the total order. Every
 processor keeps the table of all groups (the paper: of those that it has members of), so that any process may
 send to any group and any processor can tell who is where.
 

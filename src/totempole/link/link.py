@@ -40,6 +40,10 @@ class LinkUser(Protocol):
 class Below(Protocol):
     """What an engine sees below it: a link, or a layer that joins several."""
 
+    relays: bool
+    """Whether members may hand each other's tokens on. Where networks are redundant, such a copy would pass
+    for one that the token's sender sent on its network."""
+
     @property
     def segment_bytes(self) -> int:
         """The largest datagram that this processor can take."""
@@ -74,6 +78,8 @@ class Below(Protocol):
 
 
 class Link(BaseLayer):
+    relays = True
+
     def __init__(self, io: Io, network: int, codec: Codec, cutter: Cutter, reassembler: Reassembler) -> None:
         self.name = ("link", network)
         self.network = network

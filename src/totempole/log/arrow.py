@@ -8,8 +8,8 @@ which come with `totempole[trace]`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,11 +20,13 @@ from totempole.corel.fences import FenceMark
 from totempole.corel.run import RecordsHead, Run, RunKind, head_of
 from totempole.errors import CodecError
 from totempole.groups.packing import MESSAGES_MAX, BatchLayout, layout_of
+from totempole.log.blocks import Blocks
 from totempole.log.selection import ALL_LOGS, LogSelection
 
 ROWS_MAX = 65_536
-BYTES_MAX = 8 * 1024 * 1024
-"""A batch is full when it has so many rows, or so many bytes of payloads."""
+BYTES_MAX = 3 * 1024 * 1024
+"""A batch is full when it has so many rows, or so many bytes of payloads. With the run that fills it, it is
+not larger than a block (`log.blocks`)."""
 
 GREEN = "green"
 
@@ -73,12 +75,13 @@ def to_batches(
     *,
     selection: LogSelection = ALL_LOGS,
     schema: Any = SCHEMA,
+    blocks: Blocks | None = None,
 ) -> Iterator[Any]:
     """Record batches of the records at these positions, with the columns of a schema.
 
     Of one log, of a selection, or of all. Runs need no payloads, or keys, if the schema has none."""
     wanted = LogSelection((log,)) if log is not None else selection
-    columns = _Columns(schema)
+    columns = _Columns(schema, blocks)
     for ordered in runs:
         if stop is not None and ordered.position >= stop:
             break
@@ -90,7 +93,7 @@ def to_batches(
         columns.add(ordered, head)
         if columns.rows >= ROWS_MAX or columns.bytes >= BYTES_MAX:
             yield from _cut(columns, start, stop)
-            columns = _Columns(schema)
+            columns = _Columns(schema, blocks)
     if columns.rows:
         yield from _cut(columns, start, stop)
 
@@ -106,7 +109,8 @@ def _cut(columns: _Columns, start: int, stop: int | None) -> Iterator[Any]:
 class _Columns:
     """Runs that become one batch."""
 
-    def __init__(self, schema: Any) -> None:
+    def __init__(self, schema: Any, blocks: Blocks | None) -> None:
+        self._blocks = blocks
         self.rows = 0
         self.bytes = 0
         self._schema = schema
@@ -146,15 +150,15 @@ class _Columns:
             keep[self._repeats] = False
             rows.positions -= rows.repeated_before(keep)
         build: dict[str, Callable[[], Any]] = {
-            "position": lambda: pa.array(rows.positions),
+            "position": lambda: _numbers(rows.positions, pa.int64()),
             "time": lambda: rows.column(1).view(FIELDS["time"].type),
             "log": lambda: self._log_column(rows),
             "origin": lambda: rows.column(2),
             "life": lambda: rows.column(3),
             "number": lambda: rows.column(4),
-            "index": lambda: pa.array(rows.index.astype(np.int32)),
+            "index": lambda: _numbers(rows.index.astype(np.int32), pa.int32()),
             "message": rows.messages,
-            "colour": lambda: pa.repeat(GREEN, self.rows),
+            "colour": lambda: pa.repeat(_string(GREEN), self.rows),
             "key": self._key_column,
             "payload": self._payload_column,
         }
@@ -162,10 +166,10 @@ class _Columns:
         batch = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
         if keep is None:
             return batch, rows.positions
-        return batch.filter(pa.array(keep)), rows.positions[keep]
+        return batch.filter(_flags(keep)), rows.positions[keep]
 
     def _log_column(self, rows: _Rows) -> Any:
-        logs = pa.array(list(self._logs), pa.string())
+        logs = _strings(list(self._logs))
         return pa.repeat(logs[0], self.rows) if len(logs) == 1 else logs.take(rows.column(5))
 
     def _key_column(self) -> Any:
@@ -173,9 +177,7 @@ class _Columns:
             return pa.nulls(self.rows, pa.string())
         return pa.concat_arrays(
             [
-                pa.nulls(keys, pa.string())
-                if isinstance(keys, int)
-                else pa.array([key or None for key in keys], pa.string())
+                pa.nulls(keys, pa.string()) if isinstance(keys, int) else _strings(keys, empty_is_null=True)
                 for keys in self._keys
             ]
         )
@@ -191,9 +193,19 @@ class _Columns:
             lengths = np.concatenate([_lengths(layout) for layout in layouts])
         offsets = np.zeros(self.rows + 1, dtype=np.int32)
         np.cumsum(lengths, out=offsets[1:])
-        contents = b"".join([layout.contents for layout in layouts])
+        contents = self._joined([layout.contents for layout in layouts])
         buffers = [None, pa.py_buffer(offsets), pa.py_buffer(contents)]
         return pa.BinaryArray.from_buffers(pa.binary(), self.rows, buffers)
+
+    def _joined(self, parts: list[memoryview]) -> bytes | memoryview:
+        if self._blocks is None:
+            return b"".join(parts)
+        joined = self._blocks.take(self.bytes)
+        at = 0
+        for part in parts:
+            joined[at : at + len(part)] = part
+            at += len(part)
+        return joined
 
 
 class _Rows:
@@ -208,14 +220,16 @@ class _Rows:
         self.positions = np.repeat(self._per_run[:, 0], self._counts) + self.index
 
     def column(self, number: int) -> Any:
-        return pa.array(np.repeat(self._per_run[:, number], self._counts))
+        return _numbers(np.repeat(self._per_run[:, number], self._counts), pa.int64())
 
     def messages(self) -> Any:
         per_run = self._per_run
         names = [f"{origin}.{life}.{number}." for origin, life, number in per_run[:, 2:5].tolist()]
         run = np.repeat(np.arange(len(names)), self._counts)
         return pc.binary_join_element_wise(
-            pa.array(names, pa.string()).take(pa.array(run)), _numerals().take(pa.array(self.index)), ""
+            _strings(names).take(_numbers(run, pa.int64())),
+            _numerals().take(_numbers(self.index, pa.int64())),
+            _string(""),
         )
 
     def repeated_before(self, keep: Any) -> Any:
@@ -224,10 +238,39 @@ class _Rows:
         return before - np.repeat(before[self._starts], self._counts)
 
 
-@lru_cache(1)
+@cache
 def _numerals() -> Any:
     """The index of a record in its run, as text."""
-    return pa.array(range(MESSAGES_MAX)).cast(pa.string())
+    return _numbers(np.arange(MESSAGES_MAX), pa.int64()).cast(pa.string())
+
+
+# Arrays of Arrow. `pyarrow.array` and `pyarrow.scalar` import pandas, to see whether that is what they are
+# given: each of Spark's workers would take a quarter of a second for it.
+
+
+def _numbers(values: Any, type: Any) -> Any:
+    assert values.itemsize * 8 == type.bit_width, "the array's memory becomes the column's"
+    return pa.Array.from_buffers(type, len(values), [None, pa.py_buffer(values)])
+
+
+def _flags(values: Any) -> Any:
+    bits = np.packbits(values, bitorder="little")
+    return pa.Array.from_buffers(pa.bool_(), len(values), [None, pa.py_buffer(bits)])
+
+
+def _strings(texts: Sequence[str], *, empty_is_null: bool = False) -> Any:
+    contents = [text.encode() for text in texts]
+    lengths = np.array([len(content) for content in contents], dtype=np.int32)
+    offsets = np.zeros(len(texts) + 1, dtype=np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    valid = pa.py_buffer(np.packbits(lengths > 0, bitorder="little")) if empty_is_null else None
+    buffers = [valid, pa.py_buffer(offsets), pa.py_buffer(b"".join(contents))]
+    return pa.Array.from_buffers(pa.string(), len(texts), buffers)
+
+
+@cache
+def _string(text: str) -> Any:
+    return _strings([text])[0]
 
 
 def _lengths(layout: BatchLayout) -> Any:

@@ -16,10 +16,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from totempole.corel.frames import Frame, Mark, decode
+from totempole.corel.frames import Frame, Mark, decode, decode_viewed
 from totempole.corel.run import RunId, RunKind, records_of
 from totempole.corel.zones import Ordered, Zones
 from totempole.errors import CodecError, LogDamagedError, LogTrimmedError, StorageError
+from totempole.log.blocks import Blocks
 from totempole.log.segments import (
     Header,
     SegmentReader,
@@ -76,17 +77,22 @@ def apply_frame(zones: Zones, frame: Frame, path: Path) -> list[Ordered]:
 class Cursor:
     """A place in a log. `runs` goes on from there, as far as there is something."""
 
-    def __init__(self, directory: Path, number: int, place: int, position: int = 0) -> None:
+    def __init__(
+        self, directory: Path, number: int, place: int, position: int = 0, *, blocks: Blocks | None = None
+    ) -> None:
         """Begins with the mark of this segment, and gives green runs from this place on. Runs that only have
-        records before this position may be missing."""
+        records before this position may be missing. `blocks`: it reads into these, and bodies of runs are
+        views of them, for those who do not keep runs."""
         self.zones = Zones(recent_bytes=0)
         self.place = place
         """Of the next green run that it gives."""
         self._position = position
+        self._decode: Callable[[memoryview], Frame] = decode_viewed if blocks is not None else decode
         self._found: deque[Ordered] = deque()
         """Green, and not given yet."""
         self._directory = directory
-        self._segment = SegmentReader(directory / segment_name(number))
+        self._blocks = blocks
+        self._segment = SegmentReader(directory / segment_name(number), blocks)
 
     def close(self) -> None:
         self._segment.close()
@@ -133,7 +139,7 @@ class Cursor:
     def _runs_of_segment(self) -> Iterator[Ordered]:
         path = self._segment.path
         for stored in self._segment.frames():
-            self._found.extend(apply_frame(self.zones, decode(stored.content), path))
+            self._found.extend(apply_frame(self.zones, self._decode(stored.content), path))
             yield from self._take_found()
 
     def _take_found(self) -> Iterator[Ordered]:
@@ -154,7 +160,7 @@ class Cursor:
 
     def _enter(self, path: Path) -> None:
         try:
-            following = SegmentReader(path)
+            following = SegmentReader(path, self._blocks)
         except FileNotFoundError:
             self._check_not_trimmed(self._segment.header.number + 1)
             raise
@@ -244,13 +250,13 @@ class LogReader:
         """The first that can be read, unless the replica has begun with a mark of another's behind it."""
         return self._some_headers()[0].position
 
-    def at_place(self, place: int) -> Cursor:
+    def at_place(self, place: int, blocks: Blocks | None = None) -> Cursor:
         """A cursor for green runs from this one on."""
-        return self._cursor(lambda header: header.green_runs, place, place)
+        return self._cursor(lambda header: header.green_runs, place, place, blocks)
 
-    def at_position(self, position: int) -> Cursor:
+    def at_position(self, position: int, blocks: Blocks | None = None) -> Cursor:
         """A cursor that gives the run with this position, and no record before that run's."""
-        return self._cursor(lambda header: header.position, position, None)
+        return self._cursor(lambda header: header.position, position, None, blocks)
 
     def at_end(self) -> Cursor:
         """A cursor that has read all that is there."""
@@ -260,7 +266,9 @@ class LogReader:
             pass
         return cursor
 
-    def _cursor(self, key: Callable[[Header], int], wanted: int, place: int | None) -> Cursor:
+    def _cursor(
+        self, key: Callable[[Header], int], wanted: int, place: int | None, blocks: Blocks | None
+    ) -> Cursor:
         while True:
             headers = self._some_headers()
             found = bisect_right(headers, wanted, key=key) - 1
@@ -271,8 +279,9 @@ class LogReader:
             header = headers[found]
             try:
                 if place is None:
-                    return Cursor(self.directory, header.number, header.green_runs, wanted)
-                return Cursor(self.directory, header.number, place)
+                    start = header.green_runs
+                    return Cursor(self.directory, header.number, start, wanted, blocks=blocks)
+                return Cursor(self.directory, header.number, place, blocks=blocks)
             except FileNotFoundError:
                 continue  # it has just been trimmed
 

@@ -32,6 +32,7 @@ import msgspec
 from isal.isal_zlib import crc32
 
 from totempole.errors import CodecError, LogDamagedError, StorageError
+from totempole.log.blocks import Blocks
 
 VERSION = 1
 MAGIC = b"TOTEMLOG"
@@ -169,8 +170,10 @@ class SegmentReader:
     It reads and does not map: a bad sector, or a file that gets shorter, is an error and not a signal.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, blocks: Blocks | None = None) -> None:
+        """`blocks`: what it reads into; not given, memory of its own."""
         self.path = path
+        self._blocks = blocks
         self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             self.header = unpack_header(os.pread(self._file, HEADER_BYTES, 0), path)
@@ -209,7 +212,7 @@ class SegmentReader:
         """Ends at the first frame that is not whole (yet)."""
         block_bytes = BLOCK_BYTES_MIN
         while True:
-            block = memoryview(os.pread(self._file, block_bytes, self.at))
+            block = self._block(block_bytes)
             used = 0
             stored, need = _parse(block, used, self._seed, self.at)
             while stored is not None and stored.sequence == self.sequence:
@@ -225,6 +228,14 @@ class SegmentReader:
             if need - used > self.size - self.at:
                 return
             block_bytes = max(need - used, min(2 * block_bytes, BLOCK_BYTES_MAX))
+            del block, stored  # its memory may be read into again
+
+    def _block(self, size: int) -> memoryview:
+        """What the file has behind the last frame that was read."""
+        if self._blocks is None:
+            return memoryview(os.pread(self._file, size, self.at))
+        block = self._blocks.take(size)
+        return block[: os.preadv(self._file, [block], self.at)]
 
     def has_more(self) -> bool:
         """Whether something has been written behind what was read. It may not be whole yet."""

@@ -9,7 +9,7 @@ from contextlib import aclosing
 
 import msgspec
 
-from totempole.corel.run import Records, RunKind, log_name_of, pack_body, records_of
+from totempole.corel.run import Records, RecordsHead, RunKind, head_of, log_name_of, pack_body
 from totempole.corel.zones import Ordered
 from totempole.errors import LogTrimmedError
 from totempole.log.selection import LogSelection, Meter
@@ -34,7 +34,6 @@ from totempole.session.log_frames import (
     Read,
     ReplicaStatus,
     Segments,
-    encode_run,
 )
 
 STEP_BYTES = 256 * 1024
@@ -147,7 +146,7 @@ class Answering:
 
     async def _ship(self, step: list[Shipped]) -> bool:
         """Sends those that are wanted. Whether the reader wants more."""
-        raws: list[msgspec.Raw] = []
+        items: list[OrderedRun | msgspec.Raw] = []
         told_place = self._told_place
         for shipped in step:
             ordered = shipped.ordered
@@ -156,16 +155,16 @@ class Answering:
                 break
             self._walking.place = max(self._walking.place, ordered.place + 1)
             if self._is_wanted(shipped):
-                raws.append(shipped.raw if self._is_whole else encode_run(self._cut(ordered)))
+                items.append(shipped.item if self._is_whole else self._cut(ordered))
                 self._left_bytes -= shipped.size
                 told_place = ordered.place + 1
             self._position = max(self._position, ordered.stop)
             if self._is_done:
                 break
-        if raws:
+        if items:
             self._skipped = 0
             self._told_place = told_place
-            await self._send(EncodedRuns(raws))
+            await self._send(EncodedRuns(items))
         else:
             self._skipped += 1
             if self._skipped >= SKIPPED_STEPS:
@@ -183,10 +182,10 @@ class Answering:
         """Without the columns that are not wanted."""
         if ordered.run.kind is not RunKind.RECORDS:
             return ordered
-        records, columns = records_of(ordered.run), self._request.columns
-        batch = records.batch if "payload" in columns else b""
-        keys = records.keys if "key" in columns else ()
-        body = pack_body(Records(records.log, batch, keys))
+        head, columns = head_of(ordered.run), self._request.columns
+        batch = head.batch if "payload" in columns else memoryview(b"")
+        keys = head.keys if "key" in columns else ()
+        body = pack_body(RecordsHead(head.log, batch, keys))
         return msgspec.structs.replace(ordered, run=msgspec.structs.replace(ordered.run, body=body))
 
     async def _tell_reached(self) -> None:

@@ -61,6 +61,9 @@ HELLO_S = 10.0
 """How long a program may take to say hello."""
 WRITE_BYTES_MAX = 1024 * 1024
 """What waits for one reader's socket."""
+SOCKET_BYTES = 1024 * 1024
+"""What a socket has room for, if the host's limit (net.core.wmem_max) is not lower: a frame of runs and more.
+What does not fit is copied, and sent later."""
 
 
 Enter = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -246,7 +249,11 @@ class Connection:
         self._writer = writer
         writer.transport.set_write_buffer_limits(high=WRITE_BYTES_MAX)
         sock = writer.get_extra_info("socket")
-        if sock is not None and sock.family != socket.AF_UNIX:
+        if sock is None:
+            return
+        if sock.family == socket.AF_UNIX:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BYTES)
+        else:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 

@@ -11,6 +11,7 @@ from time import monotonic
 
 from totempole.corel.run import RunId
 from totempole.corel.zones import Ordered, Zones
+from totempole.log.blocks import Blocks
 from totempole.log.reader import POSITION_MAX, Cursor, LogReader
 from totempole.log.segments import segment_name, segment_numbers
 from totempole.log_service.tail import Tail, Walk
@@ -141,15 +142,16 @@ class Source:
 
     def walk_from_earliest(self) -> Walk:
         first = self._reader.headers()[0]
-        return Walk(Cursor(self.directory, first.number, first.green_runs, POSITION_MAX), self._now)
+        cursor = Cursor(self.directory, first.number, first.green_runs, POSITION_MAX, blocks=Blocks())
+        return Walk(cursor, self._now)
 
     def walk_to_position(self, position: int) -> Walk:
         """Begins with the segment that holds the position, or before. Raises LogTrimmedError."""
-        return Walk(self._reader.at_position(position), self._now)
+        return Walk(self._reader.at_position(position, Blocks()), self._now)
 
     def walk_to_place(self, place: int) -> Walk:
         """Likewise."""
-        return Walk(self._reader.at_place(place), self._now)
+        return Walk(self._reader.at_place(place, Blocks()), self._now)
 
     def locate(self, run: RunId) -> Ordered | None:
         """May take long: for another thread."""

@@ -26,16 +26,20 @@ STEP_S = 0.005
 class Shipped:
     """A green run, ready to be sent."""
 
-    __slots__ = ("_raw", "log", "ordered", "size")
+    __slots__ = ("_is_shared", "_raw", "log", "ordered", "size")
 
-    def __init__(self, ordered: Ordered) -> None:
+    def __init__(self, ordered: Ordered, is_shared: bool) -> None:
         self.ordered = OrderedRun.of(ordered)
         self.log = log_name_of(ordered.run)
         self.size = ordered.run.size
+        self._is_shared = is_shared
         self._raw: msgspec.Raw | None = None
 
     @property
-    def raw(self) -> msgspec.Raw:
+    def item(self) -> OrderedRun | msgspec.Raw:
+        """For `EncodedRuns`. What many readers get is encoded here, once; what one gets, with its frame."""
+        if not self._is_shared:
+            return self.ordered
         if self._raw is None:
             self._raw = encode_run(self.ordered)
         return self._raw
@@ -44,9 +48,11 @@ class Shipped:
 class Walk:
     """Green runs from a place on, a step at a time."""
 
-    def __init__(self, cursor: Cursor, now: Callable[[], float] = monotonic) -> None:
+    def __init__(self, cursor: Cursor, now: Callable[[], float] = monotonic, is_shared: bool = False) -> None:
+        """`is_shared`: for many readers."""
         self.cursor = cursor
         self._now = now
+        self._is_shared = is_shared
         self.is_at_end = False
         """Nothing more is on disk, for the moment."""
         self._runs: Iterator[Ordered] | None = None
@@ -59,7 +65,7 @@ class Walk:
         end_s = self._now() + STEP_S
         runs = self._runs = self._runs or self.cursor.runs()
         for ordered in runs:
-            shipped = Shipped(ordered)
+            shipped = Shipped(ordered, self._is_shared)
             taken.append(shipped)
             size += shipped.size
             if size >= bytes_max or self._now() >= end_s:
@@ -86,7 +92,7 @@ class Tail:
         self.position = 0
         """Likewise."""
         self.runs: deque[Shipped] = deque()
-        self._walk = Walk(cursor, now)
+        self._walk = Walk(cursor, now, is_shared=True)
         self._bytes = 0
         self._bytes_max = bytes_max
 

@@ -2,6 +2,6 @@
 
 Each processor reports which paths to it are bad, in the ring's own total order. So all members list the same
 faults in the same order, name the part that failed the same way (`diagnosis`), and change the service of a
-network at the same place (`service`). 004 §3 leaves that to the reader of the reports; its marks are each
+network at the same place (`service`). RRP §3 leaves that to the reader of the reports; its marks are each
 processor's own.
 """

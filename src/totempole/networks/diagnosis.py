@@ -1,6 +1,6 @@
-"""Names the part that failed, from what all members report of one network (004 §3).
+"""Names the part that failed, from what all members report of one network (RRP §3).
 
-004 tells the order and contents of the reports to the user, who is to work out the fault. The reports of all
+RRP tells the order and contents of the reports to the user, who is to work out the fault. The reports of all
 members together say it: a matrix of who hears whom.
 """
 

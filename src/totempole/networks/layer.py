@@ -159,17 +159,19 @@ class Networks(Between):
             self._underway = False
 
     def _has_news(self, told: Row | None) -> bool:
-        replicator = self._replicator
+        watch = self._replicator.watch
         if told is None or told.networks != len(self.service.names):
             return True
-        return (told.crossed, told.findings) != (replicator.crossed, replicator.findings)
+        return told.crossed != watch.crossed or told.findings != watch.findings
 
     # The total order
 
-    def submit(self, payload: bytes, service: Quality, groups: tuple[int, ...] = ()) -> bool:
+    def submit(
+        self, payload: bytes, service: Quality, groups: tuple[int, ...] = (), at_rest: bool = False
+    ) -> bool:
         if is_report(payload):
             raise ConfigurationError("a payload that begins as a report on networks does: begin it otherwise")
-        return super().submit(payload, service, groups)
+        return super().submit(payload, service, groups, at_rest)
 
     def install(self, installed: InstallConfiguration) -> None:
         configuration = installed.configuration

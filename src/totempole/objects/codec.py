@@ -52,7 +52,16 @@ _NAN = math.nan
 class Codec(Generic[T]):
     """Raises CannotCarryError when it is made of an annotation that cannot be carried."""
 
-    __slots__ = ("_decode", "_has_times", "_may_nest", "_transform", "annotation", "decode_quickly", "quick")
+    __slots__ = (
+        "_decode",
+        "_has_times",
+        "_may_nest",
+        "_transform",
+        "annotation",
+        "decode_quickly",
+        "is_divisible",
+        "quick",
+    )
 
     def __init__(self, annotation: Any = Any) -> None:
         self.annotation = annotation
@@ -67,6 +76,8 @@ class Codec(Generic[T]):
             raise CannotCarryError(f"{_shown(annotation)} cannot be carried: {error}") from None
         self.decode_quickly = self._decode_shallow if self._may_nest else self._decode
         """Raises whatever msgspec raises, also for the second form: then `decode` does it."""
+        self.is_divisible = _is_divisible(info)
+        """Some items of a dict or a list are carried as all of them are."""
         self.quick = _quick(annotation)
         """Values of exactly these types are carried as they are: msgspec's encoder does, and no check is
         needed."""
@@ -171,8 +182,13 @@ def plain(value: Any, depth: int = 0) -> Any:
         items = sorted([plain(item, depth) for item in value], key=write)
         return Ext(SET if kind is set else FROZEN_SET, write(items))
     raise CannotCarryError(
-        f"a {kind.__qualname__} without an annotation cannot be carried: annotate it, or use plain values"
+        f"{_a(kind)} without an annotation cannot be carried: annotate it, or use plain values"
     )
+
+
+def _a(kind: type) -> str:
+    name = kind.__qualname__
+    return f"{'an' if name[:1] in 'AEIOaeio' else 'a'} {name}"
 
 
 def _key(key: Any, depth: int) -> Any:
@@ -183,9 +199,7 @@ def _key(key: Any, depth: int) -> Any:
         return tuple([_key(item, depth) for item in key])
     if kind in _PLAIN_AS_IT_IS or (kind is int and _INT_MIN <= key <= _INT_MAX) or kind is float:
         return key
-    raise CannotCarryError(
-        f"a {kind.__qualname__} as the key of a dict cannot be carried without an annotation"
-    )
+    raise CannotCarryError(f"{_a(kind)} as the key of a dict cannot be carried without an annotation")
 
 
 def _big_int(value: int) -> Ext:
@@ -254,6 +268,13 @@ def _refuse_custom(info: inspect.Type, seen: list[int]) -> None:
         _refuse_custom(child, seen)
 
 
+def _is_divisible(info: inspect.Type) -> bool:
+    """Whether an annotation says nothing of a dict or a list as a whole, as a length or a union would."""
+    if isinstance(info, inspect.DictType | inspect.ListType):
+        return info.min_length is None and info.max_length is None
+    return isinstance(info, inspect.AnyType)
+
+
 def _may_nest(info: inspect.Type, above: tuple[int, ...]) -> bool:
     """Whether its values may be nested to any depth."""
     if id(info) in above or isinstance(info, inspect.AnyType):
@@ -269,7 +290,7 @@ def _refuse_deep(value: Any, has_times: bool, left: int = DEPTH_MAX) -> None:
     if left < 0:
         raise CannotCarryError(TOO_DEEP)
     if kind.__module__ == "datetime" and not has_times:
-        raise CannotCarryError(f"a {kind.__qualname__} without an annotation cannot be carried")
+        raise CannotCarryError(f"{_a(kind)} without an annotation cannot be carried")
     inner: Iterable[Any] = ()
     if isinstance(value, dict):
         inner = value.values()
@@ -405,7 +426,7 @@ def _fields_transform(info: inspect.Type, made: dict[int, Transform]) -> Transfo
 
     def to_dict(value: Any) -> dict[Any, Any]:
         if not isinstance(value, cls):
-            raise CannotCarryError(f"a {type(value).__qualname__} where a {cls.__qualname__} should be")
+            raise CannotCarryError(f"{_a(type(value))} where {_a(cls)} should be")
         return {written: transform(getattr(value, name)) for name, written, transform in fields}
 
     if not isinstance(info, inspect.StructType):
@@ -423,7 +444,7 @@ def differs(one: Any, other: Any, where: str = "") -> str | None:
     """Says where and how."""
     place = f"{where}: " if where else ""
     if type(one) is not type(other):
-        return f"{place}a {type(one).__qualname__} would come back as a {type(other).__qualname__}"
+        return f"{place}{_a(type(one))} would come back as {_a(type(other))}"
     if isinstance(one, dict):
         if list(one) != list(other) or list(map(type, one)) != list(map(type, other)):
             return f"{place}keys would come back as others"

@@ -221,6 +221,8 @@ class ObjectType(Generic[T]):
     @staticmethod
     def of(cls: type[T]) -> ObjectType[T]:
         """The same one each time. Raises ObjectError if the class cannot be an object."""
+        if not isinstance(cls, type):
+            raise ObjectError(f'{cls!r} is no class: give the class itself, as in replica(Bank, "bank")')
         return cast("ObjectType[T]", _type_of(cast(Any, cls)))
 
     def command_of(self, method: Callable[..., Any] | str) -> Command:

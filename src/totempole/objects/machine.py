@@ -14,6 +14,8 @@ takes nothing any more; its host makes a new one from a snapshot and the log.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
+from functools import partial
 from hashlib import blake2b
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -30,6 +32,7 @@ from totempole.objects.clients import OUTCOME_WEIGHT, ClientTable
 from totempole.objects.commands import Command, ObjectType
 from totempole.objects.digests import DIGEST_BYTES, Digests, Divergence
 from totempole.objects.ordered import Moment, current
+from totempole.objects.pieces import Piece
 from totempole.objects.records import (
     Call,
     Calls,
@@ -43,7 +46,7 @@ from totempole.objects.records import (
     Upgrade,
 )
 from totempole.objects.running import DONE, OUT_OF_STACK, PROCESS_ERRORS, Interrupted, part, run
-from totempole.objects.snapshots import Snapshot, SnapshotHead, decode_head, encode_head
+from totempole.objects.snapshots import Snapshot, SnapshotHead, beginning, decode_head, encode_head
 from totempole.objects.versions import Hosts, Migrate, Version
 
 T = TypeVar("T")
@@ -452,16 +455,26 @@ class ObjectMachine(Generic[T]):
         )
 
     def snapshot(self, *, is_checked: bool = True) -> Snapshot:
-        """Needs nothing but memory: a forked child may take it. `is_checked`: what would be read back is
-        compared with the state. Raises CannotCarryError, with the attribute's name."""
+        """`is_checked`: what would be read back is compared with the state. Raises CannotCarryError, with the
+        attribute's name."""
+        self._check_open()
+        codec = self._current.codec
+        return Snapshot(self._head(), (codec.encode_exact if is_checked else codec.encode)(self.state))
+
+    def pieces(self, *, is_checked: bool = True) -> Iterator[Piece]:
+        """The bytes of the same snapshot, as `StateCodec.pieces` has them. Needs nothing but memory: a forked
+        child may take it."""
+        self._check_open()
+        before = partial(beginning, self._head())
+        return self._current.codec.pieces(self.state, before, is_exact=is_checked)
+
+    def _check_open(self) -> None:
         if self._stopped is not None:
             raise self._stopped.with_traceback(None)
         if not self.version:
             raise ObjectError(
                 f"{self.name}: the object is not open yet, there is nothing to take a snapshot of"
             )
-        codec = self._current.codec
-        return Snapshot(self._head(), (codec.encode_exact if is_checked else codec.encode)(self.state))
 
     @classmethod
     def restore(cls, type_: ObjectType[T] | type[T], snapshot: Snapshot) -> ObjectMachine[T]:

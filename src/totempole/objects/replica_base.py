@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
-from typing import Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from totempole.objects.digests import Divergence
 from totempole.objects.hosting import Hosting, PrimaryChanged
@@ -16,6 +16,21 @@ class ReplicaBase(Generic[T]):
     def __init__(self, hosting: Hosting[T]) -> None:
         self._hosting = hosting
         self._timeout: float | None = None
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Explains how methods are called, to a program that calls `bank.transfer(…)` directly."""
+            if hasattr(type(self), name):  # a property has raised AttributeError: let that error through
+                return object.__getattribute__(self, name)
+            cls = self.__dict__["_hosting"].type.cls if "_hosting" in self.__dict__ else object
+            if name.startswith("_") or not hasattr(cls, name):
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            method = f"{cls.__name__}.{name}"
+            raise AttributeError(
+                f"a replica has no attribute {name!r}: use call({method}, …) for a command, "
+                f"read({method}, …) or peek for the rest"
+            )
 
     def within(self, seconds: float) -> Self:
         """The same replica, with a deadline for each call, submit and read: `bank.within(5).call(…)`. A call

@@ -22,6 +22,7 @@ from totempole.client.endpoint import Endpoint
 from totempole.client.log_endpoints import ANSWER_S_MAX, Replicas, unexpected
 from totempole.errors import LogError, SessionError
 from totempole.log.snapshots import StoredHead
+from totempole.objects.resting import Rest
 from totempole.objects.snapshot_transfer import Content, Getting, Putting, SnapshotError
 from totempole.session.log_frames import (
     SILENCE_S,
@@ -261,13 +262,16 @@ class BlockingSnapshotStore:
                 self._reader.pause(turns, error)
 
     def _put(self, link: blocking_log_reader.Link, putting: Putting) -> SnapshotStored:
+        rest = Rest()
         link.send(putting.request())
         while putting.stored is None:
             again = putting.take(link.next(SILENCE_S))
             if again is not None:
                 link.send(again)
+            rest.begin()
             while not link.has_news() and (chunk := putting.chunk()) is not None:
                 link.send(chunk)
+                rest.end()
         return putting.stored
 
 

@@ -52,8 +52,7 @@ class Snapshot:
 
     def pieces(self) -> tuple[bytes, bytes | memoryview]:
         """Written one after the other they are the snapshot. The second one may be large."""
-        head = encode_head(self.head)
-        return MAGIC + _HEAD.pack(SNAPSHOT_FORMAT, len(head), len(self.state)) + head, self.state
+        return beginning(self.head, len(self.state)), self.state
 
     def encode(self) -> bytes:
         return b"".join(self.pieces())
@@ -78,6 +77,12 @@ class Snapshot:
 
 encode_head = msgspec.msgpack.Encoder().encode
 _decoder = msgspec.msgpack.Decoder(SnapshotHead)
+
+
+def beginning(head: SnapshotHead, state_bytes: int) -> bytes:
+    """Of a snapshot whose state has so many bytes: these follow."""
+    content = encode_head(head)
+    return MAGIC + _HEAD.pack(SNAPSHOT_FORMAT, len(content), state_bytes) + content
 
 
 def decode_head(content: bytes | memoryview) -> SnapshotHead:

@@ -28,10 +28,10 @@ from totempole.objects.commands import ObjectType
 from totempole.objects.holds import hold_name, hold_position, starting_point
 from totempole.objects.machine import ObjectMachine
 from totempole.objects.pace import LEAST_BYTES, Pace, stagger_of
+from totempole.objects.pieces import Piece
 from totempole.objects.snapshot_store import BlockingSnapshotStore, LoadedSnapshot, SnapshotStore
 from totempole.objects.snapshot_taker import SnapshotTaker, Subject
 from totempole.objects.snapshots import Snapshot
-from totempole.objects.spool import Piece
 from totempole.session.log_frames import ReplicaStatus, SnapshotStored
 
 if TYPE_CHECKING:
@@ -41,8 +41,8 @@ T = TypeVar("T")
 
 CHECKED_BYTES_MAX = 64 * 1024 * 1024
 """Up to this size a snapshot is read back and compared with the state before it is put. What cannot be read
-back is a matter of types: it shows while the state is small, and a large one would be in memory three times.
-"""
+back is a matter of types: it shows while the state is small. A large one would take long, and a large value
+that cannot be divided would be in memory three times."""
 
 LOOK_S = 60.0
 """How often a host looks whether its hold keeps the log from being trimmed."""
@@ -259,7 +259,7 @@ class ObjectSnapshots(Generic[T]):
         is_checked = self._taker is None or (self._taker.size or 0) <= CHECKED_BYTES_MAX
 
         def encode() -> Iterable[Piece]:
-            return machine.snapshot(is_checked=is_checked).pieces()
+            return machine.pieces(is_checked=is_checked)
 
         return Subject(self._name, machine.name, machine.version, encode, self._can_fork)
 

@@ -13,7 +13,8 @@ An object whose state is not plain memory (an open database, a GPU) must not be 
 says so, and it is encoded at once.
 
 It costs memory: pages that either side changes while the child runs exist twice, and Python changes a page
-by looking at an object (reference counts). So a large state may need its size once more, for that long.
+by looking at an object (reference counts). So a large state may need its size once more, for that long. It is
+written in pieces, so that its encoded form is not in memory, too. The child rests between two of them.
 """
 
 from __future__ import annotations
@@ -34,9 +35,10 @@ from typing import NoReturn
 
 from isal.isal_zlib import crc32
 
+from totempole.objects.pieces import Piece
+from totempole.objects.resting import Rest
 from totempole.objects.snapshot_transfer import SnapshotError
 
-Piece = bytes | bytearray | memoryview
 Encode = Callable[[], Iterable[Piece]]
 """Gives the content of a snapshot in pieces, and needs nothing but memory for it."""
 
@@ -192,7 +194,7 @@ def _live(encode: Encode, file: int, told: int, deadline_s: float) -> NoReturn:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
         _close_all_but(file, told)
         try:
-            size, crc = write_pieces(file, encode())
+            size, crc = write_pieces(file, resting(encode(), deadline_s))
             os.write(told, _REPORT.pack(_DONE, size, crc))
             code = 0
         except BaseException as error:
@@ -200,6 +202,16 @@ def _live(encode: Encode, file: int, told: int, deadline_s: float) -> NoReturn:
             os.write(told, _REPORT.pack(_RAISED, 0, 0) + text)
     finally:
         os._exit(code)
+
+
+def resting(pieces: Iterable[Piece], deadline_s: float) -> Iterable[Piece]:
+    """With a rest after each is written; after half of the time without."""
+    rest = Rest()
+    hurry_s = time.monotonic() + deadline_s / 2
+    for piece in pieces:
+        yield piece
+        if time.monotonic() < hurry_s:
+            rest.end()
 
 
 def _close_all_but(*kept: int) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import inspect
 import struct
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from hashlib import blake2b
 from typing import Any, Generic, TypeVar, get_type_hints
 
@@ -24,6 +24,7 @@ from totempole.errors import CannotCarryError, ObjectError
 from totempole.objects.codec import Codec, differs
 from totempole.objects.commands import SINCE
 from totempole.objects.digests import DIGEST_BYTES
+from totempole.objects.pieces import Measured, Piece
 
 T = TypeVar("T")
 
@@ -88,6 +89,30 @@ class StateCodec(Generic[T]):
                 f"{self.cls.__name__}.restore(snapshot()) is not the same: its snapshot() gives other bytes"
             )
         return content
+
+    def pieces(self, state: T, before: Callable[[int], bytes], *, is_exact: bool = False) -> Iterator[Piece]:
+        """What `encode` gives, or `encode_exact`, piece by piece: a large attribute is never in memory a
+        second time. Before them comes what `before` makes of their size. Empty ones come first, while the
+        state is measured and compared: whoever writes them may rest between any two. Raises as those do.
+        """
+        if self.is_own:
+            content = self.encode_exact(state) if is_exact else self.encode(state)
+            yield before(len(content))
+            yield content
+            return
+        parts: list[tuple[bytes, Measured]] = []
+        for name, value in sorted(attributes(state).items()):
+            measured = Measured(self._codecs.get(name, self._any), value)
+            try:
+                yield from measured.measure(is_exact)
+            except CannotCarryError as error:
+                raise CannotCarryError(f"{self.cls.__name__}, attribute {name!r}: {error}") from None
+            written = name.encode()
+            parts.append((_PART.pack(len(written), measured.size) + written, measured))
+        yield before(sum([len(head) + measured.size for head, measured in parts]))
+        for head, measured in parts:
+            yield head
+            yield from measured
 
     def decode(self, content: bytes | memoryview) -> T:
         """Raises ObjectError if it is no state of this class."""

@@ -1,4 +1,4 @@
-"""How a ring uses its networks: the styles of 004, and the choices that its authors left open."""
+"""How a ring uses its networks: the styles of RRP, and the choices that its authors left open."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class RedundancyConfig:
     tokens: str = field(
         default="all",
         metadata=setting(
-            words(("all", "one")), "networks that carry each token; one: as many as a message, as in 004"
+            words(("all", "one")), "networks that carry each token; one: as many as a message, as in RRP"
         ),
     )
     hello_us: int = field(
@@ -61,7 +61,7 @@ class RedundancyConfig:
             )
 
     def copies_on(self, networks: int) -> int:
-        """How many of so many networks carry each message (K of 004 section 7)."""
+        """How many of so many networks carry each message (K of RRP section 7)."""
         if self.style == "none":
             raise ConfigurationError(
                 f'style = "none": there are {networks} networks; give one of {", ".join(STYLES[1:])}'

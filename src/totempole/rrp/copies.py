@@ -20,9 +20,10 @@ from totempole.segment.reassembler import Reassembler
 _HEADER_BYTES = SEGMENT.size
 _PREFIX_BYTES = _HEADER_BYTES - OFFSET_BYTES
 _DATA = int(NameKind.DATA)
-_PLACE = Struct(">II")
-_PLACE_AT = _HEADER_BYTES - _PLACE.size
-"""Where a header says how long its packet is, and where the segment begins in it."""
+_PLACE = Struct(">QIQII")
+"""What a header says after its first bytes: the name of its message, how long that is, and where in it the
+segment begins."""
+_HEAD_BYTES = _HEADER_BYTES - _PLACE.size
 _new = tuple.__new__
 
 
@@ -33,7 +34,7 @@ class CopyReassembler(Reassembler):
     packets are few, and each copy of a token says something: these are given each time they come.
     """
 
-    __slots__ = ("_accounts", "_first", "_io")
+    __slots__ = ("_accounts", "_first", "_head", "_io")
 
     def __init__(
         self, bytes_max: int, io: Io, accounts: Accounts, first: int, cluster_id: int = CLUSTER_DEFAULT
@@ -43,14 +44,17 @@ class CopyReassembler(Reassembler):
         self._first = first
         self._io = io
         self._accounts = accounts
+        self._head = SEGMENT.pack(MAGIC, VERSION, _DATA, cluster_id, 0, 0, 0, 0, 0)[:_HEAD_BYTES]
+        """How headers of this cluster's messages begin."""
 
     def receive(self, datagram: bytes) -> tuple[PacketName, bytes] | None:
-        name = self._message_name(datagram)
-        if name is None:
-            return super().receive(datagram)
         length = len(datagram) - _HEADER_BYTES
+        if length < 1 or not datagram.startswith(self._head):
+            return super().receive(datagram)
+        ring_seq, processor, number, total, offset = _PLACE.unpack_from(datagram, _HEAD_BYTES)
+        name: PacketName = _new(PacketName, (_DATA, ring_seq, processor, number))
         self._accounts.note(name, self._io.network - self._first, length)
-        if self._is_here(name, datagram, length):
+        if self._is_here(name, total, offset, length):
             return None
         found = super().receive(datagram)
         if found is not None and name not in self._completed:
@@ -58,34 +62,23 @@ class CopyReassembler(Reassembler):
         return found
 
     def receive_burst(self, burst: bytes, segment_bytes: int) -> tuple[PacketName, bytes] | None:
-        name = self._message_name(burst)
-        if name is None or len(burst) <= segment_bytes or segment_bytes <= _HEADER_BYTES:
+        if len(burst) <= segment_bytes or segment_bytes <= _HEADER_BYTES or not burst.startswith(self._head):
             return super().receive_burst(burst, segment_bytes)
+        ring_seq, processor, number, total, offset = _PLACE.unpack_from(burst, _HEAD_BYTES)
+        name: PacketName = _new(PacketName, (_DATA, ring_seq, processor, number))
         count = -(-len(burst) // segment_bytes)
         length = len(burst) - count * _HEADER_BYTES
-        last = (count - 1) * segment_bytes
-        of_one = burst[last : last + _PREFIX_BYTES] == burst[:_PREFIX_BYTES]
         found = None
-        if not of_one or not self._is_here(name, burst, length):
+        is_here = self._is_here(name, total, offset, length)
+        last = (count - 1) * segment_bytes
+        if not is_here or not burst.startswith(burst[:_PREFIX_BYTES], last):  # else all are of that message
             found = super().receive_burst(burst, segment_bytes)
         self._accounts.note(name, self._io.network - self._first, length)
         return found
 
-    def _is_here(self, name: PacketName, datagram: bytes, length: int) -> bool:
-        """Whether the message is here, or the part of it that begins with this header."""
+    def _is_here(self, name: PacketName, total: int, offset: int, length: int) -> bool:
+        """Whether the message is here, or the part of it that begins at `offset`."""
         if name in self._completed:
             return True
         partial = self._partials.get(name)
-        if partial is None:
-            return False
-        total, offset = _PLACE.unpack_from(datagram, _PLACE_AT)
-        return partial.total == total and partial.covers(offset, offset + length)
-
-    def _message_name(self, datagram: bytes) -> PacketName | None:
-        """The name, if these bytes begin with a header of a message of this cluster."""
-        if len(datagram) <= _HEADER_BYTES:
-            return None
-        magic, version, kind, cluster, ring_seq, processor, number, _, _ = SEGMENT.unpack_from(datagram)
-        if kind != _DATA or magic != MAGIC or version != VERSION or cluster != self._cluster_id:
-            return None
-        return _new(PacketName, (kind, ring_seq, processor, number))
+        return partial is not None and partial.total == total and partial.covers(offset, offset + length)

@@ -1,13 +1,13 @@
-"""Holds a token back while messages that it follows may still be under way on another network (004 §5 to §7).
+"""Holds a token back while messages that it follows may still be under way on another network (RRP §5 to §7).
 
 Networks keep no order among each other: a token on a fast one overtakes messages on a slow one. Taken at
 once, it would have them requested needlessly. A copy of the token on each network proves, when the last one
 is here, that what is missing then is lost, for each network keeps its own order. No timer is needed for that,
 unless a copy is lost itself.
 
-Deviations: 004's figure 2 passes a token up twice if a copy comes after its timer; here a key says which
+Deviations: RRP's figure 2 passes a token up twice if a copy comes after its timer; here a key says which
 token it was. A key is the ring's name and token_seq, which grows at each hop; the figure's `seq` stands still
-on an idle ring. The timer follows the skew between copies (004: 10 ms): with nine processors ten milliseconds
+on an idle ring. The timer follows the skew between copies (RRP: 10 ms): with nine processors ten milliseconds
 at each hop would be longer than the token loss timeout.
 
 A token may go round faster than a slow network carries its copy. So a copy counts as lost only after a while,

@@ -1,6 +1,6 @@
 """Hello: what a processor says on each network for itself, so that an idle network is known to work.
 
-004's monitors never probe: they watch tokens and messages. An idle ring's token rests, only neighbours on the
+RRP's monitors never probe: they watch tokens and messages. An idle ring's token rests, only neighbours on the
 ring see each other's tokens, and a network that is out of service carries neither. So each processor says now
 and then, on every network, in a datagram as short as a token and in one as long as the network takes, which
 network that is, and what its settings are. All of one round have the same counter.

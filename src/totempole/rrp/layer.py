@@ -1,23 +1,22 @@
-"""The ring's packets on several networks at once (004): active, passive and active-passive replication.
+"""The ring's packets on several networks at once (RRP): active, passive and active-passive replication.
 
 The three styles differ in one number, on how many networks each message goes (`copies`): all, one, or K of N
 (§7). What they have in common:
 
-- Tokens go on every network in service, in passive replication too (004: on one). What a copy proves is in
-  `gate`. `tokens = "one"` is 004's way.
-- Whatever is sent again, and whatever forms a ring, goes on every network, faulty or not. 004 stops sending
+- Tokens go on every network in service, in passive replication too (RRP: on one). What a copy proves is in
+  `gate`. `tokens = "one"` is RRP's way.
+- Whatever is sent again, and whatever forms a ring, goes on every network, faulty or not. RRP stops sending
   on a network that it finds faulty. Then half of each of two networks may fail, so that any two processors
   still share one, and yet the ring breaks up again and again.
 - Only active replication waits for all copies of a token when nothing is missing: its networks stay in step
   (requirement A3). The others do so by waiting for what is missing (P2).
-- A processor alone on its ring gets its own token, on no network (004 is silent).
+- A processor alone on its ring gets its own token, on no network (RRP is silent).
 - Networks may differ in the size of their datagrams: packets are cut for each.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from enum import IntEnum
 from operator import attrgetter
 from typing import Any, Protocol
 from zlib import crc32
@@ -28,54 +27,27 @@ from totempole.core.stack import BaseLayer, Commands
 from totempole.errors import ConfigurationError
 from totempole.link import Link, LinkUser, Transmission
 from totempole.rrp.accounts import Accounts, Taken
-from totempole.rrp.alarms import WaysDiffer
 from totempole.rrp.commands import AddNetwork, NetworkBack, NetworkLost, RemoveNetwork
 from totempole.rrp.config import RedundancyConfig
 from totempole.rrp.copies import CopyReassembler
 from totempole.rrp.gate import TokenGate, Waiting
 from totempole.rrp.hello import Hello, Ways
-from totempole.rrp.paths import Evidence, Finding, Lost, Path
+from totempole.rrp.paths import Evidence, Finding
 from totempole.rrp.route import WHOLE, Spread, bits_of, networks_in, route_of, sound_route, stripes
+from totempole.rrp.timers import Timer
+from totempole.rrp.watching import Watch
 from totempole.segment import Cutter, PacketName
 from totempole.types import ByteRange, ProcessorId
 from totempole.wire import Codec
-from totempole.wire.layout import DATAGRAM_BYTES_MIN
 
 LAYER = "rrp"
-
-HELLO_GAP_US = 50_000
-"""While processors search each other they say hello as often as this, and no more often."""
 
 ROTATION_WEIGHT = 4
 """The messages of one rotation count as so many losses, at most: a moment's overflow is no fault."""
 
-HASTE = 4
-"""While a network is not in service hellos come so much more often."""
-
-HELLO_ROOM = 128
-"""What a long hello leaves of a datagram for headers and seal."""
-
-LONG_MAX = 9_000
-"""A long hello, at most: what the largest common networks take."""
-
 WARY_US = 1_000_000
 """When a token had to be passed again, so long all tokens go on every network: where each goes on one, a dead
 network would cost one after the other, and the ring in the end."""
-
-CROSSED_LEAST = 3
-"""Rounds in which a hello of one network comes on another: so many mean that the two are wired together, and
-as many without it that they are not any more."""
-
-SILENT_LEAST = 10
-"""So many packets without a hello, and one should have come."""
-
-SPEAKERS_MAX = 1024
-"""Processors of which it is known what they said."""
-
-
-class Timer(IntEnum):
-    GATE = 0
-    HELLO = 1
 
 
 class RingAbove(LinkUser, Protocol):
@@ -113,35 +85,9 @@ class Links(Protocol):
 _cut_bytes = attrgetter("cut_bytes")
 
 
-class Speaker:
-    """What one processor has said of itself, on each network."""
-
-    __slots__ = ("crossed", "crossed_now", "heard", "incarnation", "paths", "segment_bytes", "ways")
-
-    def __init__(self, incarnation: int, networks: int) -> None:
-        self.incarnation = incarnation
-        self.heard = [[0, 0] for _ in range(networks)]
-        """The counters of its latest hellos on each network, short and long."""
-        self.segment_bytes = [0] * networks
-        self.paths = [Path() for _ in range(networks)]
-        self.ways: Ways | None = None
-        """As it has said last."""
-        self.crossed: dict[tuple[int, int], int] = {}
-        """How many rounds of its hellos have crossed from one network to another, less those that did not."""
-        self.crossed_now: set[tuple[int, int]] = set()
-        """In this round."""
-
-    def resize(self, networks: int) -> None:
-        """This processor has more networks, or fewer."""
-        more = range(networks - len(self.paths))
-        self.heard = [*self.heard, *([0, 0] for _ in more)][:networks]
-        self.segment_bytes = [*self.segment_bytes, *(0 for _ in more)][:networks]
-        self.paths = [*self.paths, *(Path() for _ in more)][:networks]
-        self.crossed = {pair: rounds for pair, rounds in self.crossed.items() if max(pair) < networks}
-        self.crossed_now = {pair for pair in self.crossed_now if max(pair) < networks}
-
-
 class Replicator(BaseLayer):
+    relays = False
+
     def __init__(
         self,
         io: Io,
@@ -169,45 +115,33 @@ class Replicator(BaseLayer):
         """The networks that carry what is sent first."""
         self.drained = 0
         """The networks that carry no data at all."""
-        self.findings: tuple[Finding, ...] = ()
-        """The bad paths from members of the ring to this processor."""
-        self.crossed: tuple[tuple[int, int], ...] = ()
-        """Networks that are wired together, as far as this processor can tell."""
         self.holes = reassembler.holes
         self._everywhere = False
         self._io = io
         self._scope = Scope(io, LAYER, instance, Timer)
         self._me = me
-        self._incarnation = incarnation
         self._config = config
-        self._codec = codec
         self._cutter = cutter
         self._links = {link.network: place for place, link in enumerate(links)}
         self._link = list(links)
         self._networks = tuple(link.network for link in links)
         self._accounts = accounts
         self._message, self._token = message, token
-        self._draw = draw
         self._gate = TokenGate()
         self._spread = Spread(capacities, self.copies, min(link.segment_bytes for link in links))
         self._next_token = me
         """Not the same at all processors, or they would all send their tokens on a dead network in one
         rotation."""
         self._wary_until_us = 0
-        self._speakers: dict[ProcessorId, Speaker] = {}
-        self._silent: dict[ProcessorId, int] = {}
-        """How many packets have come of processors that have never said hello."""
-        self._monitored: tuple[ProcessorId, ...] = ()
-        self._least = self.segment_bytes
-        self._interface_lost = 0
-        self._counter = 0
-        self._hello_us = -HELLO_GAP_US
-        self._ways = self._own_ways()
+        self.watch = Watch(
+            self._scope, me, incarnation, config.hello_us, codec, cutter, self._link, self._own_ways(), draw
+        )
         self._ring: RingAbove
         self._maker: Links
 
     def connect(self, above: RingAbove) -> None:
         self._ring = above
+        self.watch.connect(above)
 
     def connect_links(self, maker: Links) -> None:
         self._maker = maker
@@ -233,17 +167,15 @@ class Replicator(BaseLayer):
         """The largest datagram that this processor can take on any network."""
         return min(link.segment_bytes for link in self._link)
 
-    def loss(self, sender: ProcessorId, network: int) -> float:
-        """The share of what it sent lately on a network and did not come."""
-        speaker = self._speakers.get(sender)
-        return speaker.paths[network].loss if speaker and network < len(speaker.paths) else 0.0
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The bad paths from members of the ring to this processor."""
+        return self.watch.findings
 
-    def hears(self, sender: ProcessorId, network: int) -> bool:
-        """Whether anything of it has come lately on a network."""
-        speaker = self._speakers.get(sender)
-        if speaker is None or network >= len(speaker.paths):
-            return False
-        return bool(speaker.heard[network][0]) and not speaker.paths[network].bad
+    @property
+    def crossed(self) -> tuple[tuple[int, int], ...]:
+        """Networks that are wired together, as far as this processor can tell."""
+        return self.watch.crossed
 
     # The service, which all members decide on together (totempole.networks)
 
@@ -283,7 +215,8 @@ class Replicator(BaseLayer):
         name = name or self._cutter.next_name()
         if to == self._me:
             return self._emit(((0, ()),), to, channel, packet, data, role, name)
-        self._say_hello_with(role)
+        if self.watch.is_hello_due(role):
+            self._say_hello()
         route = route_of(data)
         if role is Role.MESSAGE and route:
             carried = stripes(len(data), route, self.capacities, self.copies)
@@ -334,26 +267,10 @@ class Replicator(BaseLayer):
         return tuple(sent)
 
     def limit_segments(self, least: int) -> None:
-        """`least` is what every member takes on any network; hellos say more of each."""
-        self._least = least
-        self._fit()
+        self.watch.limit_segments(least)
 
-    def _fit(self) -> None:
-        for place, link in enumerate(self._link):
-            others = [member for member in self._monitored if member != self._me]
-            told = [self._segment_bytes_of(member, place) or self._least for member in others]
-            link.limit_segments(min(told, default=link.segment_bytes))
-
-    def _follow_members(self) -> None:
-        members = self._ring.members
-        if members is not self._monitored:
-            self._monitored = members
-            self._fit()
-            self._find()
-
-    def _segment_bytes_of(self, member: ProcessorId, place: int) -> int:
-        speaker = self._speakers.get(member)
-        return speaker.segment_bytes[place] if speaker else 0
+    def _say_hello(self) -> None:
+        self.watch.say_hello(hasty=self.service != self._all)
 
     # Up
 
@@ -369,9 +286,9 @@ class Replicator(BaseLayer):
         elif kind is self._token:
             self._take_token(network, packet, data)
         elif kind is Hello:
-            self._take_hello(self._links[network], packet)
+            self.watch.take_hello(self._links[network], packet)
         else:
-            self._note_speech(packet.sender)
+            self.watch.note_speech(packet.sender)
             self._ring.received(network, packet, data)
 
     def settle(self) -> None:
@@ -412,19 +329,19 @@ class Replicator(BaseLayer):
 
     def _pass_up(self) -> None:
         self._scope.cancel_timer(Timer.GATE)
-        self._follow_members()
+        self.watch.follow_members()
         network, token, data = self._gate.release()
         shares = self._accounts.visit(
             token.ring_id, token.seq, self._ring.missing(token), self._io.now_us, self._gate.late_us
         )
         for share in shares:
             for _ in range(min(share.messages, ROTATION_WEIGHT)):
-                self._note(share.sender, share.network, Evidence.MESSAGES, share.lost)
+                self.watch.note(share.sender, share.network, Evidence.MESSAGES, share.lost)
         self._ring.received(network, token, data)
 
     def _note_copies(self) -> None:
         for sender, place, is_lost in self._gate.settled(self._io.now_us):
-            self._note(sender, place, Evidence.TOKENS, float(is_lost))
+            self.watch.note(sender, place, Evidence.TOKENS, float(is_lost))
 
     def expired(self, timer: int) -> None:
         self._scope.expired(Timer(timer))
@@ -434,39 +351,6 @@ class Replicator(BaseLayer):
                 self._pass_up()
         else:
             self._say_hello()
-
-    # What comes, and what does not
-
-    def _note(self, sender: ProcessorId, place: int, evidence: Evidence, lost: float) -> None:
-        if sender == self._me or sender not in self._ring.members or place >= len(self._link):
-            return
-        if self._speaker(sender).paths[place].note(evidence, lost):
-            self._find()
-
-    def _speaker(self, processor: ProcessorId) -> Speaker:
-        speaker = self._speakers.get(processor)
-        if speaker is None:
-            if len(self._speakers) >= SPEAKERS_MAX:
-                strangers = [known for known in self._speakers if known not in self._ring.members]
-                for stranger in strangers or list(self._speakers)[:1]:
-                    del self._speakers[stranger]
-            speaker = self._speakers[processor] = Speaker(0, len(self._link))
-        return speaker
-
-    def _find(self) -> None:
-        """Looks at all paths from members again."""
-        found = []
-        for member in sorted(self._ring.members):
-            if member == self._me:
-                continue
-            speaker = self._speakers.get(member)
-            for place in range(len(self._link)):
-                path = speaker.paths[place] if speaker else None
-                if self._interface_lost >> place & 1:  # whatever is known of the member
-                    found.append(Finding(place, member, True, int(Lost.INTERFACE)))
-                elif path is not None and path.bad:
-                    found.append(Finding(place, member, path.dead, path.lost))
-        self.findings = tuple(found)
 
     # Interfaces
 
@@ -482,33 +366,12 @@ class Replicator(BaseLayer):
     def _network_lost(self, command: NetworkLost) -> None:
         place = self._links.get(command.network)
         if place is not None:
-            self._interface_lost |= 1 << place
-            self._find()
+            self.watch.interface_lost(place)
 
     def _network_back(self, command: NetworkBack) -> None:
         place = self._links.get(command.network)
-        if place is not None and self._interface_lost >> place & 1:
-            self._interface_lost &= ~(1 << place)
-            for speaker in self._speakers.values():
-                # Clear when hellos have come for a while, and not at once.
-                speaker.paths[place].suspect()
-            self._find()
-            self._greet(place)
-
-    def _greet(self, place: int) -> None:
-        """The interface may be a new one with another hardware address. What comes from it by unicast has the
-        others learn that; a hello to all does not, and their tokens would go to the old one for a while."""
-        if not self._counter:
-            return  # nobody knows an address of this life yet
-        link = self._link[place]
-        size = max(DATAGRAM_BYTES_MIN, link.segment_bytes)
-        hello = Hello(self._me, self._incarnation, self._counter, place, self._ways, size, 0)
-        data = self._codec.encode(hello)
-        for member in self._ring.members:
-            if member != self._me:
-                bursts = link.cut(data, self._cutter.next_name(), ())
-                send = Send((link.network,), member, Channel.DATA, bursts, Role.SEARCH, hello)
-                self._io.effects.append(send)
+        if place is not None:
+            self.watch.interface_back(place)
 
     # Networks that come and go for good
 
@@ -540,156 +403,13 @@ class Replicator(BaseLayer):
         self._all = (1 << len(links)) - 1
         self.service &= self._all
         self.drained &= self._all
-        self._interface_lost &= self._all
         self.copies = self._config.copies_on(len(links))
         self._spread.change(capacities, self.copies, min(link.segment_bytes for link in links))
         self._accounts.change(capacities, self.copies)
-        self._ways = self._own_ways()
-        for speaker in self._speakers.values():
-            speaker.resize(len(links))
-        self._fit()
-        self._find()
-        self._find_crossed()
-
-    # Hellos
-
-    def _say_hello_with(self, role: Role) -> None:
-        """From the first packet on: before it this life is not on stable storage. While processors search
-        each other, more often."""
-        if self._io.now_us - self._hello_us >= HELLO_GAP_US and (role is Role.SEARCH or not self._counter):
-            self._say_hello()
-
-    def _say_hello(self) -> None:
-        self._counter += 1
-        self._hello_us = self._io.now_us
-        self._end_crossing(self._speaker(self._me))
-        after_us = self._config.hello_us // (HASTE if self._is_troubled else 1)
-        self._scope.set_timer(Timer.HELLO, int(after_us * (0.9 + self._draw() / 5)))
-        for place, link in enumerate(self._link):
-            room = min(link.cut_bytes, LONG_MAX) - HELLO_ROOM
-            for padding in (0, max(0, room)):
-                size = max(DATAGRAM_BYTES_MIN, link.segment_bytes)
-                hello = Hello(self._me, self._incarnation, self._counter, place, self._ways, size, padding)
-                data = self._codec.encode(hello)
-                bursts = link.cut(data, self._cutter.next_name(), ())
-                send = Send((link.network,), None, Channel.DATA, bursts, Role.SEARCH, hello)
-                self._io.effects.append(send)
-
-    @property
-    def _is_troubled(self) -> bool:
-        """Whether a network has failed: the others wait to learn what it is, or that it is over."""
-        return bool(self.findings) or self.service != self._all
-
-    def _take_hello(self, place: int, hello: Hello) -> None:
-        if hello.sender == self._me:
-            if hello.incarnation == self._incarnation and place != hello.network < len(self._link):
-                self._note_crossed(self._speaker(self._me), hello.network, place)
-            return
-        speaker = self._speaker(hello.sender)
-        if hello.incarnation < speaker.incarnation:
-            self._drop("hello of a former life")
-            return
-        if hello.incarnation > speaker.incarnation:
-            self._meet(hello, speaker)
-        newest = max(map(max, speaker.heard))
-        if hello.network != place:
-            if hello.counter >= newest and hello.network < len(self._link):
-                self._note_crossed(speaker, hello.network, place)
-            return
-        heard, long = speaker.heard[place], int(hello.padding > 0)
-        if hello.counter <= heard[long]:
-            self._drop("stale hello")
-            return
-        if hello.counter > newest:
-            self._end_crossing(speaker)
-            self._end_round(hello.sender, speaker, newest)
-            self._compare_ways(hello, speaker)
-        heard[long] = hello.counter
-        self._scope.reachable(hello.sender, just_now=True)
-        if speaker.segment_bytes[place] != hello.segment_bytes:
-            speaker.segment_bytes[place] = hello.segment_bytes
-            self._fit()
-
-    def _note_speech(self, sender: ProcessorId) -> None:
-        """Whoever speaks and says no hello is on one network only: its ring and this one cannot meet."""
-        speaker = self._speakers.get(sender)
-        if sender == self._me or (speaker is not None and speaker.incarnation):
-            return
-        if len(self._silent) >= SPEAKERS_MAX:
-            self._silent.clear()
-        times = self._silent[sender] = self._silent.get(sender, 0) + 1
-        if times == SILENT_LEAST:
-            self._scope.alarm(WaysDiffer(sender, "networks", 1, self._ways.networks))
-
-    def _meet(self, hello: Hello, speaker: Speaker) -> None:
-        """A new life of a processor: nothing that was heard before is its own."""
-        speaker.incarnation = hello.incarnation
-        speaker.heard = [[0, 0] for _ in self._link]
-        speaker.crossed.clear()
-        speaker.crossed_now.clear()
-        speaker.ways = None
-
-    def _compare_ways(self, hello: Hello, speaker: Speaker) -> None:
-        """Tells of differences when another processor has said something new. Of networks that only one of
-        the two has, that is the difference, and not their names and capacities."""
-        theirs, mine = hello.ways, self._ways
-        if theirs == speaker.ways:
-            return
-        speaker.ways = theirs
-        names = ["networks", "tokens"]
-        if theirs.networks == mine.networks:
-            names += ["copies", "names", "capacities"]
-        elif (theirs.copies, mine.copies) != (theirs.networks, mine.networks):
-            names.append("copies")
-        for name in [name for name in Ways._fields if name in names]:
-            there, here = getattr(theirs, name), getattr(mine, name)
-            if there != here:
-                self._scope.alarm(WaysDiffer(hello.sender, name, there, here))
-
-    def _end_round(self, sender: ProcessorId, speaker: Speaker, counter: int) -> None:
-        """The next round of hellos begins: what is missing of this one is lost."""
-        if not counter or sender not in self._ring.members:
-            return
-        changed = False
-        common = speaker.ways.networks if speaker.ways else 0
-        for path, (short, long) in [*zip(speaker.paths, speaker.heard, strict=True)][:common]:
-            changed |= path.note(Evidence.SHORT, float(short < counter))
-            changed |= path.note(Evidence.LONG, float(long < counter))
-            changed |= path.round(clean=short >= counter and long >= counter)
-        if changed:
-            self._find()
-
-    def _note_crossed(self, speaker: Speaker, said: int, place: int) -> None:
-        """A hello of one network has come on another. A single one may be somebody's repetition."""
-        pair = (min(said, place), max(said, place))
-        if pair not in speaker.crossed_now:
-            speaker.crossed_now.add(pair)
-            speaker.crossed[pair] = min(speaker.crossed.get(pair, 0) + 1, CROSSED_LEAST)
-            self._find_crossed()
-
-    def _end_crossing(self, speaker: Speaker) -> None:
-        """The next round of a processor's hellos begins."""
-        for pair in [pair for pair in speaker.crossed if pair not in speaker.crossed_now]:
-            speaker.crossed[pair] -= 1
-            if not speaker.crossed[pair]:
-                del speaker.crossed[pair]
-                self._find_crossed()
-        speaker.crossed_now.clear()
-
-    def _find_crossed(self) -> None:
-        found = set()
-        for speaker in self._speakers.values():
-            for pair, rounds in speaker.crossed.items():
-                if rounds == CROSSED_LEAST or pair in self.crossed:
-                    found.add(pair)
-        self.crossed = tuple(sorted(found))
+        self.watch.change(links, self._own_ways())
 
     # The trace
 
     def _branch(self, name: str) -> None:
         if self._scope.traces("branch"):
             self._scope.trace("branch", {"reason": name})
-
-    def _drop(self, reason: str) -> None:
-        if self._scope.traces("drop"):
-            self._scope.trace("drop", {"reason": reason})

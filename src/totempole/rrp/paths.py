@@ -1,11 +1,11 @@
-"""How well one processor is heard on one network: the monitors of 004 §§5, 6, by sender and network.
+"""How well one processor is heard on one network: the monitors of RRP §§5, 6, by sender and network.
 
 A path has a leaky counter for each kind of evidence: messages, tokens, and hellos short and long. What is
-lost fills it, what comes empties it, by a fifth of that. So it falls with traffic and not with time (004 says
+lost fills it, what comes empties it, by a fifth of that. So it falls with traffic and not with time (RRP says
 "periodically"), and a fixed share of loss is tolerated at any pace: up to one in six. Eleven losses in a row
 fill it.
 
-004 compares networks with each other, and assumes equal shares. Here each is compared with what the sender
+RRP compares networks with each other, and assumes equal shares. Here each is compared with what the sender
 says that it has sent there (`route`).
 """
 
@@ -113,7 +113,10 @@ class Path:
     def note(self, evidence: Evidence, lost: float) -> bool:
         """Whether that says something new of a bad path."""
         leak = self.leaks[evidence]
-        if not leak.note(lost):
+        is_too_many = leak.note(lost)
+        # Too many were lost while some came, and now nothing comes any more.
+        is_end = not self.dead and self.lost >> evidence & 1 and leak.run >= FULL
+        if not is_too_many and not is_end:
             return False
         tokens = self.leaks[Evidence.TOKENS]
         if not self.bad and evidence in TO_ALL and tokens.fresh and tokens.level < 1:

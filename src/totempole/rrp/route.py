@@ -2,10 +2,10 @@
 
 A route is a byte of the packet's header: a bit for each network, and `WHOLE` if each of them carries all of
 the packet. Otherwise the packet is striped: it is cut into as many ranges as it has networks, in proportion
-to their capacities, and each range goes on `copies` of them. So passive replication (004 §6) fills unequal
+to their capacities, and each range goes on `copies` of them. So passive replication (RRP §6) fills unequal
 networks evenly, and a receiver knows what each network should have brought, and what it lost.
 
-004 sends whole packets round robin. Where a packet is too short to be striped, it goes on the networks that
+RRP sends whole packets round robin. Where a packet is too short to be striped, it goes on the networks that
 have had the least of their capacity.
 """
 

@@ -186,7 +186,7 @@ class NodeConfig:
     lag_alarm_ms: int = field(
         default=50,
         metadata=setting(
-            whole(1, 60_000), "tell when the node was kept from running for so long (docs/tuning.md)"
+            whole(1, 60_000), "warn of event loop lag from so many milliseconds on (docs/tuning.md)"
         ),
     )
 

@@ -66,7 +66,7 @@ from totempole.runtime.reloading import (
 from totempole.runtime.sockets import Address, Read
 from totempole.runtime.storage import Storage, StorageWriter
 from totempole.session import NetworkStatus
-from totempole.srp.alarms import FormerLife, Impostor, SettingsDiffer
+from totempole.srp.alarms import DeadLink, FormerLife, Impostor, SettingsDiffer
 from totempole.srp.commands import Rekey
 from totempole.srp.engine import SingleRing
 from totempole.srp.states import State
@@ -770,6 +770,8 @@ class Driver:
                 self._on_impostor(alarm.source[0], incarnation)
             case SettingsDiffer() as differ:
                 self._reports.settings_differ(differ)
+            case DeadLink() as dead:
+                self._reports.dead_link(dead)
             case FormerLife() as former:
                 self._reports.former_life(former)
             case WaysDiffer() as differ:
@@ -830,7 +832,7 @@ class Driver:
 
     def _note_lag(self, late_us: int) -> None:
         if self.meters.lag.note(late_us):
-            self._log(logging.WARNING, "kept from running", ms=late_us // 1000)
+            self._log(logging.WARNING, "event loop lag", ms=late_us // 1000)
 
     # Once in a while
 

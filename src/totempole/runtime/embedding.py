@@ -5,8 +5,8 @@ are left out on a thread. The program's own session is a pair of sockets, whose 
 the start. Why a node could not start, or had to stop, the session tells.
 
 A thread shares Python's lock with the program: a program that computes for long stretches in Python keeps
-its node waiting, a few milliseconds at each turn, and wants the process. The lag alarm tells when the node is
-kept from running.
+its node waiting, a few milliseconds at each turn, and wants the process. The lag alarm says when
+that happens.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from totempole.runtime.hints import NO_ADDRESS
 from totempole.runtime.logs import event
 from totempole.runtime.network import Network
 from totempole.runtime.record import NodeRecord
-from totempole.srp.alarms import FormerLife, SettingsDiffer
+from totempole.srp.alarms import DeadLink, FormerLife, SettingsDiffer
 from totempole.types import ProcessorId
 
 WAYS = {
@@ -91,6 +91,13 @@ class Reports:
             here=differ.mine,
             there=differ.theirs,
             node=differ.processor,
+        )
+
+    def dead_link(self, dead: DeadLink) -> None:
+        self.once(
+            "tokens go by way of another node",
+            f"the path between this node and node {dead.successor} is dead, in one direction at least. "
+            f"Node {dead.through} hands tokens on, and others repeat what is lost",
         )
 
     def ways_differ(self, differ: WaysDiffer) -> None:

@@ -116,4 +116,4 @@ def _socket(network: Network) -> dict[str, Any]:
 
 
 def _loss(replicator: Replicator, place: int, senders: Sequence[ProcessorId]) -> dict[str, float]:
-    return {str(sender): round(replicator.loss(sender, place), 4) for sender in senders}
+    return {str(sender): round(replicator.watch.loss(sender, place), 4) for sender in senders}

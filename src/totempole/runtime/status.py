@@ -222,7 +222,9 @@ def exchange(directory: Path, name: str, wait_s: float, request: bytes = b"") ->
     try:
         return _fetch(directory, name, wait_s, request)
     except (FileNotFoundError, NotADirectoryError):
-        raise StatusError(f"{path}: no such socket: no node runs in this directory") from None
+        raise StatusError(
+            f"{path}: no such socket: no node runs in this directory, or it is still starting"
+        ) from None
     except ConnectionRefusedError:
         raise StatusError(
             f"{path}: nobody answers: the node is gone, killed perhaps; look at its log"

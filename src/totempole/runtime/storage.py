@@ -1,4 +1,4 @@
-"""Stable storage: the few numbers that must outlive a crash (000 §4.2: the ring sequence number; §5.1).
+"""Stable storage: the few numbers that must outlive a crash (Totem §4.2: the ring sequence number; §5.1).
 
 One SQLite database in the node's directory, in WAL mode with `synchronous=FULL`: a write has reached the disk
 when the call returns, or it raises. Whoever opens the directory holds a lock on it for life, and the database
@@ -49,7 +49,7 @@ DATABASE = "storage.sqlite"
 LOCK = "lock"
 
 NUMBERS = frozenset({"incarnation", "ring_seq", "future_ring_seq", "timestamp"})
-"""What every life stores (000 §4.2, §5.1)."""
+"""What every life stores (Totem §4.2, §5.1)."""
 
 WAL_PAGES_MAX = 256
 """Pages of the write-ahead log before they are moved into the database: a megabyte."""

@@ -43,6 +43,9 @@ PIECE_BYTES = 64
 """A partial packet is in at most one piece per PIECE_BYTES, or PIECES_LEAST if that is more. Every second
 one of the smallest segments stays far below; a forger's single bytes must not cost more than the packet."""
 
+RUNS_MAX = 16
+"""Runs of a packet that are kept as they came: more than a packet has stripes."""
+
 SEGMENTS_MAX = 1024
 """Segments of a packet whose bursts are taken in one go. It bounds what is remembered of layouts, which
 strangers may choose."""
@@ -60,57 +63,104 @@ class NotNeighbours(Exception):
     """A burst that is not a run of one packet's segments."""
 
 
+class _Run:
+    """Neighbours that have come, one by one as they came."""
+
+    __slots__ = ("pieces", "start", "stop")
+
+    def __init__(self, start: int, stop: int, pieces: Sequence[Payload]) -> None:
+        self.start = start
+        self.stop = stop
+        self.pieces = [*pieces]
+
+
 class _Partial:
     """A packet of which something has arrived.
 
-    As long as its pieces come in order, as on a quiet network, they are only kept, to be joined at the end.
-    From the first that does not on, they are copied to their places, and `ranges` says what is here.
+    As long as its pieces fit beside each other they are only kept, in runs, to be joined at the end: on a
+    quiet network there is one run, and where a packet comes on several networks one for each. From the first
+    piece that overlaps another, or that makes too many runs, all are copied to their places, and `ranges`
+    says what is here.
     """
 
-    __slots__ = ("_buffer", "_ranges", "_reached", "_run", "total")
+    __slots__ = ("_buffer", "_pieces", "_pieces_max", "_ranges", "_runs", "total")
 
     def __init__(self, total: int) -> None:
         assert total > 0, "a packet has at least a byte"
         self.total = total
-        self._run: list[Payload] = []
-        self._reached = 0
+        self._runs: list[_Run] = []
+        """By where they start. There is a hole between each and the next."""
+        self._pieces = 0
+        self._pieces_max = max(PIECES_LEAST, total // PIECE_BYTES)
         self._buffer: bytearray | None = None
         self._ranges: list[ByteRange] = []
 
     def add(self, start: int, pieces: Sequence[Payload], length: int) -> bool:
         """Takes neighbours in, `length` bytes together; true when nothing is missing any more."""
         if self._buffer is None:
-            run = self._run
-            if start == self._reached and len(run) + len(pieces) <= self._pieces_max:
-                run += pieces
-                self._reached += length
-                assert self._reached <= self.total, "a run ends within its packet"
-                return self._reached == self.total
+            stop = start + length
+            assert stop <= self.total, "a run ends within its packet"
+            if self._keep(start, stop, pieces):
+                first = self._runs[0]
+                return first.stop - first.start == self.total
             self._lay_out()
         return self._place(start, b"".join(pieces))
+
+    def _keep(self, start: int, stop: int, pieces: Sequence[Payload]) -> bool:
+        """Whether there is room for them between the runs."""
+        if self._pieces + len(pieces) > self._pieces_max:
+            return False
+        runs = self._runs
+        place = len(runs)
+        while place and runs[place - 1].start > start:
+            place -= 1
+        after = runs[place] if place < len(runs) else None
+        if after is not None and stop > after.start:
+            return False
+        if place and runs[place - 1].stop >= start:
+            run = runs[place - 1]
+            if run.stop > start:
+                return False
+            run.pieces += pieces
+            run.stop = stop
+        elif len(runs) < RUNS_MAX:
+            run = _Run(start, stop, pieces)
+            runs.insert(place, run)
+        else:
+            return False
+        self._pieces += len(pieces)
+        if after is not None and after.start == stop:
+            run.pieces += after.pieces
+            run.stop = after.stop
+            runs.remove(after)
+        return True
 
     def covers(self, start: int, stop: int) -> bool:
         """Whether all of that is here."""
         if self._buffer is None:
-            return stop <= self._reached
+            return any(run.start <= start and stop <= run.stop for run in self._runs)
         place = bisect_right(self._ranges, start, key=_start_of) - 1
         return place >= 0 and stop <= self._ranges[place][1]
 
     @property
     def data(self) -> bytes:
         """The packet, when all of it is here."""
-        return b"".join(self._run) if self._buffer is None else bytes(self._buffer)
-
-    @property
-    def _pieces_max(self) -> int:
-        return max(PIECES_LEAST, self.total // PIECE_BYTES)
+        return b"".join(self._runs[0].pieces) if self._buffer is None else bytes(self._buffer)
 
     def _lay_out(self) -> None:
-        assert self._reached < self.total, "a packet that is whole is finished"
+        ranges = self._here
+        assert ranges != [(0, self.total)], "a packet that is whole is finished"
         buffer = self._buffer = bytearray(self.total)
-        buffer[: self._reached] = b"".join(self._run)
-        self._ranges = [(0, self._reached)] if self._reached else []
-        self._run = []
+        for run in self._runs:
+            buffer[run.start : run.stop] = b"".join(run.pieces)
+        self._ranges = ranges
+        self._runs = []
+
+    @property
+    def _here(self) -> list[ByteRange]:
+        if self._buffer is not None:
+            return self._ranges
+        return [(run.start, run.stop) for run in self._runs]
 
     def _place(self, start: int, piece: bytes) -> bool:
         assert self._buffer is not None, "the run is laid out first"
@@ -136,8 +186,7 @@ class _Partial:
         ranges[first:last] = [(start, stop)]
 
     def holes(self) -> list[ByteRange]:
-        here = self._ranges if self._buffer is not None else [(0, self._reached)]
-        edges = [(0, 0), *here, (self.total, self.total)]
+        edges = [(0, 0), *self._here, (self.total, self.total)]
         assert edges == sorted(edges), "ranges ascend within the packet"
         return [(before[1], after[0]) for before, after in pairwise(edges) if before[1] < after[0]]
 

@@ -24,6 +24,7 @@ A frame is length u32, kind u8, body; all big-endian.
     FOLLOW   request u32, name                         FOLLOWING or REFUSED; a log once on a connection
     UNFOLLOW name                                      no answer
     BARRIER  request u32                               PASSED or REFUSED, at last
+    FREED    u64                                       of the memory that it shares with the daemon (`shared`)
     BYE      -                                         ENDED answers
 
     daemon to program
@@ -57,6 +58,7 @@ A frame is length u32, kind u8, body; all big-endian.
     PASSED   request u32, place u64                    behind all RUNS of runs before this place
     ENDED    reason                                    the session is over; nothing follows
     LARGE    request 0, kind, total                    then PARTs: the body of a frame too long for one
+    SHARED   kind u8, start u32, length u32, total u64 the body of a frame lies in the memory that is shared
 
 A run (of records, in the durable log) is origin u32, life u64, number u64; keys are packed as messages are. A
 fence is number u64, low u64, high u64, name u8, name.
@@ -85,6 +87,9 @@ FRAME_BYTES_MAX = 1024 * 1024
 
 LARGE_BYTES_MAX = 2**31
 """The parts of one LARGE together, as far as a program believes its daemon."""
+
+SHARED_BYTES = 4 * 1024 * 1024
+"""Of the memory that a program shares with its daemon: what a rotation of the token brings, and more."""
 
 SEND_OVERHEAD = 256
 """What the daemon needs to remember a SEND or a STATE, beside its bytes."""
@@ -140,6 +145,8 @@ class Kind(IntEnum):
     PASSED = 39
     BARRIER = 40
     FENCED = 41
+    SHARED = 42
+    FREED = 43
 
 
 class FollowEnd(IntEnum):
@@ -272,6 +279,22 @@ class Large(NamedTuple):
 
 class Part(NamedTuple):
     content: Payload
+
+
+class Freed(NamedTuple):
+    """The program has copied so much out of the shared memory since the start, with what was passed over."""
+
+    total: int
+
+
+class Shared(NamedTuple):
+    """In place of a frame whose body lies in the shared memory."""
+
+    kind: int
+    start: int
+    length: int
+    total: int
+    """What may be said with FREED when it was copied out."""
 
 
 class Limits(NamedTuple):
@@ -481,6 +504,7 @@ ClientFrame = (
     | Bye
     | Large
     | Part
+    | Freed
 )
 DaemonFrame = (
     Welcome
@@ -511,6 +535,7 @@ DaemonFrame = (
     | Ended
     | Large
     | Part
+    | Shared
 )
 Frame = ClientFrame | DaemonFrame
 
@@ -531,6 +556,7 @@ CLIENT_KINDS: Mapping[int, int] = {
     Kind.BYE: 0,
     Kind.LARGE: 13,
     Kind.PART: FRAME_BYTES_MAX,
+    Kind.FREED: 8,
 }
 """What a program may send, and the longest body of each."""
 
@@ -538,6 +564,7 @@ DAEMON_KINDS: Mapping[int, int] = {
     **{kind: FRAME_BYTES_MAX for kind in Kind if kind not in CLIENT_KINDS},
     Kind.LARGE: 13,
     Kind.PART: FRAME_BYTES_MAX,
+    Kind.SHARED: 17,
 }
 """What a daemon may send."""
 

@@ -36,6 +36,7 @@ from totempole.session import (
     Following,
     FollowLog,
     Frame,
+    Freed,
     Gap,
     GroupTable,
     Hello,
@@ -60,6 +61,7 @@ from totempole.session import (
     RunPlaced,
     RunUnknown,
     Send,
+    Shared,
     State,
     Unfollow,
     Welcome,
@@ -96,6 +98,7 @@ FOLLOWING = Struct(">IQQQ")
 RUNS = Struct(">QQB")
 FOLLOW_ENDED = Struct(">B")
 PASSED = Struct(">IQ")
+SHARED = Struct(">BIIQ")
 NOTICE = 1
 """A flag of SEND."""
 WANTS_DURABLE, HAS_FENCE = 1, 2
@@ -107,6 +110,9 @@ VIEW_KINDS = {1: ConfigurationKind.REGULAR, 2: ConfigurationKind.TRANSITIONAL}
 VIEW_NUMBERS = {kind: number for number, kind in VIEW_KINDS.items()}
 
 # Frames to bytes
+
+JOINED_BYTES_MAX = 16_384
+"""A longer frame is written from where its contents are."""
 
 _Body = tuple[Kind, list[Payload]]
 
@@ -125,8 +131,10 @@ def cut(frame: Frame, request: int = 0, largest: int = FRAME_BYTES_MAX) -> list[
     `largest` bytes, else a LARGE and its PARTs, whose bytes are not copied."""
     kind, parts = body_of(frame)
     size = sum(map(len, parts))
-    if size <= largest:
+    if size <= min(largest, JOINED_BYTES_MAX):
         return [(b"".join((HEAD.pack(size, kind), *parts)),)]
+    if size <= largest:
+        return [(HEAD.pack(size, kind) + parts[0], *parts[1:])]
     pieces: list[tuple[Payload, ...]] = [(encode(Large(request, kind, size)),)]
     for part in parts:
         view = memoryview(part)
@@ -286,6 +294,8 @@ _ENCODERS: dict[type, Callable[[Any], _Body]] = {
     Bye: lambda frame: (Kind.BYE, []),
     Large: lambda frame: (Kind.LARGE, [LARGE.pack(*frame)]),
     Part: lambda frame: (Kind.PART, [frame.content]),
+    Freed: lambda frame: (Kind.FREED, [CREDIT.pack(frame.total)]),
+    Shared: lambda frame: (Kind.SHARED, [SHARED.pack(*frame)]),
     Welcome: _welcome,
     Refused: lambda frame: (Kind.REFUSED, [REQUEST.pack(frame.request), _text(frame.text)]),
     Done: lambda frame: (Kind.DONE, [REQUEST.pack(frame.request)]),
@@ -650,6 +660,8 @@ _DECODERS: dict[int, Callable[[Payload], Frame]] = {
     Kind.BYE: _read_bye,
     Kind.LARGE: _read_large,
     Kind.PART: Part,
+    Kind.FREED: lambda body: Freed(*CREDIT.unpack(body)),
+    Kind.SHARED: lambda body: Shared(*SHARED.unpack(body)),
     Kind.WELCOME: _read_welcome,
     Kind.REFUSED: _read_refused,
     Kind.DONE: lambda body: Done(*REQUEST.unpack(body)),
@@ -685,6 +697,10 @@ ROOM_BYTES_MOST = 1024 * 1024
 """Of a reader's own buffer, unless one frame needs more."""
 
 
+TOLD_PARTS = 4
+"""A program says what is free of its shared memory when it is so large a part of it."""
+
+
 class Assembly:
     """The body that a LARGE announced, filled by its PARTs."""
 
@@ -710,6 +726,31 @@ class Assembly:
         return memoryview(self._buffer).toreadonly()
 
 
+class SharedReader:
+    """Takes bodies out of the memory that a program shares with its daemon (`session.shared`)."""
+
+    __slots__ = ("_memory", "_read", "_told")
+
+    def __init__(self, memory: memoryview) -> None:
+        self._memory = memory
+        self._read = self._told = 0
+
+    def take(self, shared: Shared) -> bytes:
+        """The body. One that is not within the memory raises CodecError."""
+        stop = shared.start + shared.length
+        if stop > len(self._memory) or shared.total < self._read + shared.length:
+            raise CodecError("frame malformed", "SHARED beyond the memory")
+        self._read = shared.total
+        return self._memory[shared.start : stop].tobytes()
+
+    def news(self) -> int | None:
+        """What the daemon is to be told is free, if that is worth a frame."""
+        if self._read - self._told < len(self._memory) // TOLD_PARTS:
+            return None
+        self._told = self._read
+        return self._read
+
+
 class FrameReader:
     """Puts frames together from what a socket gives.
 
@@ -717,11 +758,18 @@ class FrameReader:
     copy.
 
     `kinds` are those that the other side may send, and the longest body of each. With `large_bytes_max` the
-    parts of a LARGE come out as the one frame that they are; without, as they come.
+    parts of a LARGE come out as the one frame that they are; without, as they come. Bodies that lie in the
+    memory that is `shared` are copied out of it.
     """
 
-    def __init__(self, kinds: Mapping[int, int] = DAEMON_KINDS, large_bytes_max: int = 0) -> None:
+    def __init__(
+        self,
+        kinds: Mapping[int, int] = DAEMON_KINDS,
+        large_bytes_max: int = 0,
+        shared: SharedReader | None = None,
+    ) -> None:
         self._kinds = kinds
+        self._shared = shared
         self._large_bytes_max = large_bytes_max
         self._buffer: bytes | bytearray = b""
         self._at = self._end = 0
@@ -796,7 +844,17 @@ class FrameReader:
             return None
         self._at = stop
         with memoryview(self._buffer) as view:
-            return kind, view[start:stop].tobytes()
+            body = view[start:stop].tobytes()
+        return self._fetch(body) if kind == Kind.SHARED else (kind, body)
+
+    def _fetch(self, body: bytes) -> tuple[int, bytes]:
+        """The frame in whose place this one came."""
+        shared: Shared = decode(Kind.SHARED, body)
+        if shared.length > self._kinds.get(shared.kind, -1):
+            raise _unfit(shared.kind, shared.length, shared.kind in self._kinds)
+        if self._shared is None:
+            raise CodecError("frame malformed", "SHARED without memory that is shared")
+        return shared.kind, self._shared.take(shared)
 
     def _assemble(self, kind: int, body: bytes) -> list[tuple[int, Payload]]:
         if kind == Kind.LARGE:

@@ -29,9 +29,10 @@ from typing import Generic, TypeVar
 import msgspec
 
 from totempole.corel.fences import FenceMark
-from totempole.corel.run import Run, RunId
+from totempole.corel.run import Run, RunId, ViewedRun
 from totempole.corel.zones import Ordered
 from totempole.errors import CodecError
+from totempole.log.blocks import Blocks
 from totempole.log.snapshots import StoredHead
 
 VERSION = 1
@@ -191,10 +192,20 @@ class Runs(_Frame, frozen=True, tag=17):
     runs: tuple[OrderedRun, ...]
 
 
-class EncodedRuns(_Frame, frozen=True, tag=17):
-    """The same, with runs that are encoded already: for many readers at once."""
+class _ViewedOrderedRun(OrderedRun, frozen=True):
+    run: ViewedRun
 
-    runs: list[msgspec.Raw]
+
+class _ViewedRuns(Runs, frozen=True, tag=17):
+    """The same, with views of what the frame was decoded from."""
+
+    runs: tuple[_ViewedOrderedRun, ...]
+
+
+class EncodedRuns(_Frame, frozen=True, tag=17):
+    """The same, as a service sends it. What goes to many readers is encoded already."""
+
+    runs: list[OrderedRun | msgspec.Raw]
 
 
 class Reached(_Frame, frozen=True, tag=18):
@@ -340,9 +351,8 @@ Request = (
     | AskSegments
     | Measure
 )
-Answer = (
+_NotRuns = (
     Welcome
-    | Runs
     | Reached
     | Finished
     | Located
@@ -360,12 +370,14 @@ Answer = (
     | Segments
     | Measured
 )
+Answer = Runs | _NotRuns
 
 Frame = TypeVar("Frame")
 
 _encoder = msgspec.msgpack.Encoder()
 _request = msgspec.msgpack.Decoder(Request)
 _answer = msgspec.msgpack.Decoder(Answer)
+_viewed_answer = msgspec.msgpack.Decoder(_ViewedRuns | _NotRuns)
 
 
 def encode(frame: Request | Answer | EncodedRuns) -> bytearray:
@@ -390,9 +402,17 @@ def decode_request(body: bytes | memoryview) -> Request:
 
 def decode_answer(body: bytes | memoryview) -> Answer:
     """Raises CodecError for what is none."""
+    return _decoded_answer(_answer, body)
+
+
+def decode_viewed_answer(body: memoryview) -> Answer:
+    """The same. Bodies of runs are views."""
+    return _decoded_answer(_viewed_answer, body)
+
+
+def _decoded_answer(decoder: msgspec.msgpack.Decoder[Answer], body: bytes | memoryview) -> Answer:
     try:
-        answer: Answer = _answer.decode(body)
-        return answer
+        return decoder.decode(body)
     except msgspec.MsgspecError as error:
         raise CodecError("frame malformed", f"an answer that this version cannot read: {error}") from None
 
@@ -401,12 +421,18 @@ class FrameBuffer(Generic[Frame]):
     """Puts frames together: what the socket gives is read into `room`, and `filled` gives whole frames."""
 
     def __init__(
-        self, decode: Callable[[memoryview], Frame], bytes_max: int, size: int = BUFFER_BYTES
+        self,
+        decode: Callable[[memoryview], Frame],
+        bytes_max: int,
+        size: int = BUFFER_BYTES,
+        blocks: Blocks | None = None,
     ) -> None:
+        """`blocks`: what it reads into, if `decode` leaves views of it."""
         self._decode = decode
         self._bytes_max = bytes_max
-        self._buffer = bytearray(size)
-        self._view = memoryview(self._buffer)
+        self._size = size
+        self._blocks = blocks
+        self._view = memoryview(bytearray(size)) if blocks is None else blocks.take(size)
         self._start = 0
         self._stop = 0
 
@@ -419,7 +445,7 @@ class FrameBuffer(Generic[Frame]):
         frames: list[Frame] = []
         need = HEAD.size
         while self._stop - self._start >= HEAD.size:
-            (length,) = HEAD.unpack_from(self._buffer, self._start)
+            (length,) = HEAD.unpack_from(self._view, self._start)
             if length > self._bytes_max:
                 raise CodecError(
                     "frame too long", f"a frame of {length} bytes: the most is {self._bytes_max}"
@@ -436,18 +462,21 @@ class FrameBuffer(Generic[Frame]):
     def _make_room(self, need: int) -> None:
         """The frame that has begun fits behind what there is of it."""
         left = self._stop - self._start
-        if not left:
+        if not left and self._blocks is None:
             self._start = self._stop = 0
-        if self._start + need <= len(self._buffer):
+        if self._start + need <= len(self._view):
             return
-        if need > len(self._buffer):
-            buffer = bytearray(need + BUFFER_BYTES)
-            view = memoryview(buffer)
-            view[:left] = self._view[self._start : self._stop]
-            self._buffer, self._view = buffer, view
+        if self._blocks is not None:
+            self._move(self._blocks.take(max(need, self._size)), left)
+        elif need > len(self._view):
+            self._move(memoryview(bytearray(need + BUFFER_BYTES)), left)
         else:
             self._view[:left] = bytes(self._view[self._start : self._stop])
         self._start, self._stop = 0, left
+
+    def _move(self, view: memoryview, left: int) -> None:
+        view[:left] = self._view[self._start : self._stop]
+        self._view = view
 
 
 def log_socket_of(clients_socket: PurePath) -> PurePath:

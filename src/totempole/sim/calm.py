@@ -32,8 +32,9 @@ ROTATIONS = 4
 """A token is not lost if it can go round so often before the timeout."""
 
 
-def calm_stretches(scenario: Scenario, within_us: int) -> tuple[Calm, ...]:
-    """Those that are long enough to settle in: within so long, and as long again as laggards are kept out."""
+def calm_stretches(scenario: Scenario, within_us: int, earlier_us: int = 0) -> tuple[Calm, ...]:
+    """Those that are long enough to settle in: within so long, and as long again as laggards are kept out.
+    With `earlier_us`: all but the last within that time."""
     configs = [ring_config(scenario.settings, me) for me in scenario.names]
     rotation_us = len(configs) * scenario.condition.delay_us[1]
     if (
@@ -44,11 +45,12 @@ def calm_stretches(scenario: Scenario, within_us: int) -> tuple[Calm, ...]:
         or ROTATIONS * rotation_us > min(config.token_loss_us for config in configs)
     ):
         return ()
-    bound_us = within_us + max(config.readmission_us for config in configs)
+    readmission_us = max(config.readmission_us for config in configs)
     leave_us = max(config.leave_us for config in configs)
-    stretches = (
-        Calm(from_us, from_us + bound_us, to_us) for from_us, to_us in _quiet_times(scenario, leave_us)
-    )
+    stretches = []
+    for from_us, to_us in _quiet_times(scenario, leave_us):
+        bound_us = within_us if to_us == scenario.end_us else earlier_us or within_us
+        stretches.append(Calm(from_us, from_us + bound_us + readmission_us, to_us))
     return tuple(calm for calm in stretches if calm.settled_us < calm.to_us)
 
 

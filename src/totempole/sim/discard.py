@@ -1,4 +1,4 @@
-"""The discard limit of 000 appendix A (`-d`): a processor halts when it has delivered so many messages."""
+"""The discard limit of Totem appendix A (`-d`): a processor halts when it has delivered so many messages."""
 
 from __future__ import annotations
 

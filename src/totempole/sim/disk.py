@@ -2,9 +2,10 @@
 
 A write is durable exactly when its completion is reported, never before. One that was under way at a crash
 may have survived whole, may be gone, or may be torn: its first bytes are on the disk, its checksum does not
-fit, and the restart falls back to the record before it (000 §4.2 needs the ring sequence number to survive).
+fit, and the restart falls back to the record before it (Totem §4.2 needs the ring sequence number to
+survive).
 
-000 §3.2 has the loss of all or part of stable storage in its fault model. `damage` arranges for one: the
+Totem §3.2 has the loss of all or part of stable storage in its fault model. `damage` arranges for one: the
 next start finds nothing, lacks some numbers, or finds an old state. Numbers that a loss has taken come from
 the clock, as at the first start of a real node. A disk may also be slow, or stop answering until it is mended
 or its processor restarts.

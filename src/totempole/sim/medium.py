@@ -1,6 +1,6 @@
 """The communication medium: it carries datagrams between hosts, and loses, delays, repeats and cuts them.
 
-000 appendix A calls this part of its simulator the communication medium model. Everything happens to single
+Totem appendix A calls this part of its simulator the communication medium model. Everything happens to single
 datagrams (segments). The survivors of a burst that travel together arrive as one event, as one GRO read; a
 datagram that is repeated, reordered or late arrives by itself. A link keeps its order unless told to reorder.
 Packets can be led astray (packet_filter), and links severed, which no `heal` mends.

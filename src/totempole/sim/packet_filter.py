@@ -24,6 +24,7 @@ PACKET_KINDS: dict[str, type] = {
     "null": packets.NullMessage,
     "leave": packets.Leave,
     "wake": packets.Wake,
+    "unordered": packets.Unordered,
     "hello": Hello,
 }
 

@@ -398,12 +398,15 @@ class ExpectRollbacks:
 class ExpectSettled:
     """`expect settled 2500ms`: every property holds of the run as a whole, and all who are up have come
     together, and delivered all, within so long of the last fault; where links are severed or rings are full,
-    what these allow (settling.py)"""
+    what these allow (settling.py). The same is asked after every earlier fault, or another time:
+    `expect settled 600ms earlier 2500ms`"""
 
     within_us: int
+    earlier_us: int = 0
 
     def text(self, name: Namer) -> str:
-        return f"expect settled {time_text(self.within_us)}"
+        earlier = f" earlier {time_text(self.earlier_us)}" if self.earlier_us else ""
+        return f"expect settled {time_text(self.within_us)}{earlier}"
 
 
 Fault = (

@@ -666,7 +666,8 @@ class _Parser:
         return ExpectRollbacks()
 
     def _expect_settled(self, rest: str) -> ExpectSettled:
-        return ExpectSettled(parse_time(rest))
+        within, earlier, time = rest.partition(" earlier ")
+        return ExpectSettled(parse_time(within), parse_time(time) if earlier else 0)
 
     # Words
 

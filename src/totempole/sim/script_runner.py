@@ -328,10 +328,10 @@ def judge(outcome: Outcome, expectation: Expectation) -> str:
             verdict = check_rollbacks(outcome.rows, outcome.world.rollbacks)
             outcome.reports.append(Report((verdict,)))
             return str(verdict) if verdict.outcome is Judgement.VIOLATED else ""
-        case ExpectSettled(within_us):
+        case ExpectSettled() as expected:
             outcome.world.settle_doubles()
             settled = all_together(outcome.world)
-            return _judge_report(outcome, _check_settled(outcome, within_us), settled)
+            return _judge_report(outcome, _check_settled(outcome, expected), settled)
 
 
 def last_fault_us(scenario: Scenario) -> int:
@@ -344,12 +344,12 @@ def terms_of(outcome: Outcome) -> Terms:
     last = outcome.scenario.steps[-1].action if outcome.scenario.steps else None
     if not isinstance(last, ExpectSettled):
         return Terms()
-    return _terms(outcome, last.within_us)
+    return _terms(outcome, last)
 
 
-def _terms(outcome: Outcome, within_us: int) -> Terms:
+def _terms(outcome: Outcome, expected: ExpectSettled) -> Terms:
     scenario = outcome.scenario
-    terms = terms_after(outcome.world, _calm_since_us(outcome), within_us)
+    terms = terms_after(outcome.world, _calm_since_us(outcome), expected.within_us)
     if scenario.networks:
         terms = replace(
             terms,
@@ -359,7 +359,7 @@ def _terms(outcome: Outcome, within_us: int) -> Terms:
         )
     if not all_together(outcome.world):
         return terms
-    return replace(terms, calm=calm_stretches(scenario, within_us))
+    return replace(terms, calm=calm_stretches(scenario, expected.within_us, expected.earlier_us))
 
 
 def _alarmed(outcome: Outcome) -> Iterator[Alarmed]:
@@ -370,11 +370,11 @@ def _alarmed(outcome: Outcome) -> Iterator[Alarmed]:
             yield Alarmed(number, since_us, since_us + within_us, why)
 
 
-def _check_settled(outcome: Outcome, within_us: int) -> Report:
-    terms = _terms(outcome, within_us)
+def _check_settled(outcome: Outcome, expected: ExpectSettled) -> Report:
+    terms = _terms(outcome, expected)
     rows = outcome.judged_rows
     report = judge_rows(rows, terms)
-    lasting = check_lasting(outcome.world, _calm_since_us(outcome), within_us)
+    lasting = check_lasting(outcome.world, _calm_since_us(outcome), expected.within_us)
     if outcome.world.doubles:
         lasting = (*lasting, check_doubles(outcome.world, all_together(outcome.world)))
     return Report((*report.verdicts, *lasting))

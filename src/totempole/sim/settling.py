@@ -1,14 +1,14 @@
 """What must have come true once the faults have stopped, by what is still broken then.
 
-Usually nothing is: all who are up come together (000 theorems 4.3, 4.7, 4.8). Two things can last:
+Usually nothing is: all who are up come together (Totem theorems 4.3, 4.7, 4.8). Two things can last:
 
 - Rings are full: more processors are up than `members_max` allows. Every one is in a ring with all of those
   who it says are its members, and no two rings would fit into one.
 - Links stay severed one way. The seeds' network has no such links, and no ring of all need exist. Processors
   whose own links are whole must still be in rings nearly all the time, see few changes of configuration, and
   deliver what those with whom they share their rings send. No two rings could be one: there is a severed link
-  between them. (Which processor is left out is chance. 000 §4.2: an outsider may not break up a ring, so two
-  rings may each hold to its own end of the link.) Such a run never comes to rest: its trace is read as
+  between them. (Which processor is left out is chance. Totem §4.2: an outsider may not break up a ring, so
+  two rings may each hold to its own end of the link.) Such a run never comes to rest: its trace is read as
   incomplete.
 """
 

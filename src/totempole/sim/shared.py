@@ -159,7 +159,7 @@ def is_rough(condition: Condition, scenario: Scenario) -> bool:
 def shared_stretches(scenario: Scenario, settled_us: int) -> tuple[Calm, ...]:
     """Stretches that begin when all have come together, so long after the beginning.
 
-    Not where each token goes on some networks only, as 004 has it: when one of two dies, every second token
+    Not where each token goes on some networks only, as RRP has it: when one of two dies, every second token
     is lost, and a rotation in which several processors must pass it again may take longer than the token loss
     timeout."""
     if scenario.redundancy is not None and scenario.redundancy.tokens == "one":
@@ -169,7 +169,7 @@ def shared_stretches(scenario: Scenario, settled_us: int) -> tuple[Calm, ...]:
 
 def lossless_stretches(scenario: Scenario, settled_us: int) -> tuple[Calm, ...]:
     """Only where a message comes before the token that has gone by way of another processor, on the same
-    network: 004's networks keep their order (inequalities 6 and 7), those of footnote 2 do not."""
+    network: RRP's networks keep their order (inequalities 6 and 7), those of footnote 2 do not."""
     delays = [(one.condition or scenario.condition).delay_us for one in scenario.networks]
     if any(network.lan.bandwidth_bytes_per_s for network in scenario.networks):
         return ()

@@ -136,7 +136,7 @@ def _visits(sums: Sums) -> DataFrame:
             "lost": _lost_in_transition(),
             # Regular stays that do not have all of their ring up to the last that they have.
             "gap": F.expr("regular and deliveries > 0 and (rank is null or rank != deliveries)"),
-            # Transitional stays that do not: legal for what only those left behind had (000 §4.3).
+            # Transitional stays that do not: legal for what only those left behind had (Totem §4.3).
             "leap": F.expr(leap),
             "strangers": F.size(F.array_except(F.map_keys("came"), "members")) > 0,
             "strayed": F.expr("unlike or (open and deserted and not complete)"),

@@ -255,7 +255,7 @@ def number(name: str) -> Column:
 
 
 def _place() -> Column:
-    """Where a delivery, an origination or a change sorts (000 theorem 4.17)."""
+    """Where a delivery, an origination or a change sorts (Totem theorem 4.17)."""
     regular = F.col("configuration_kind") == "regular"
     ends = F.when(regular, number("previous")).otherwise(number("configuration"))
     return F.struct(

@@ -16,6 +16,7 @@ from totempole.client.blocking_log_reader import LogReader
 from totempole.client.endpoint import Endpoint, Reconnect, Tls, endpoints_of
 from totempole.client.log_endpoints import log_endpoints
 from totempole.errors import ConfigurationError, SessionError
+from totempole.log.blocks import Blocks
 
 STAGED = "staged/"
 """Names of logs begin so that rows wait in until their batch is complete. Readers leave them out."""
@@ -50,15 +51,15 @@ class Access:
         """Certificates are loaded again where it is used."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
-    def reader(self, first: int = 0, prefer: Sequence[str] = ()) -> LogReader:
+    def reader(self, first: int = 0, prefer: Sequence[str] = (), blocks: Blocks | None = None) -> LogReader:
         """Asks the replica of this number first, then the others in turn; those that `prefer` names
-        ("host:port", or a socket's path) before them."""
+        ("host:port", or a socket's path) before them. `blocks`: as `LogReader` has it."""
         endpoints = self.endpoints()
         turn = first % len(endpoints)
         in_turn = [*endpoints[turn:], *endpoints[:turn]]
         rank = {name: number for number, name in enumerate(prefer)}
         in_turn.sort(key=lambda endpoint: rank.get(str(endpoint), len(rank)))
-        return LogReader(in_turn, name="spark", reconnect=self._reconnect)
+        return LogReader(in_turn, name="spark", reconnect=self._reconnect, blocks=blocks)
 
     def endpoints(self) -> list[Endpoint]:
         """Of all replicas. A name of several hosts gives one for each of those that it stands for now."""

@@ -6,10 +6,12 @@ is before that. Whichever replica serves a part, the rows are the same.
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from totempole.errors import ConfigurationError, LogError, LogTrimmedError, Sess
 from totempole.log import arrow
 from totempole.log import reader as files
 from totempole.log.arrow import GreenRun
+from totempole.log.blocks import Blocks
 from totempole.session.log_frames import OrderedRun
 from totempole.spark_table.columns import TYPES
 from totempole.spark_table.options import ReadOptions, check_batch
@@ -82,6 +85,7 @@ class OrderReader(DataSourceReader):
         self._schema = arrow_schema_of(schema, self._options)
 
     def partitions(self) -> list[InputPartition]:
+        spare_collector()
         options = self._options
         with closing(survey_of(options.access)) as survey:
             named = max(_given(options.starting), _given(options.ending))
@@ -124,13 +128,26 @@ def ahead_of_log(option: str, value: int, end: int) -> LogError:
 
 # On executors
 
+_BLOCKS = Blocks()
+"""A worker of Spark's reads one part after the other."""
+
+
+@cache
+def spare_collector() -> None:
+    """Spark collects garbage after every task of a worker, and with it goes through all that was imported:
+    that took as long as reading 20 MB. What is there when a worker is first asked stays anyway."""
+    gc.freeze()
+
 
 def read_range(options: ReadOptions, schema: Any, part: InputPartition) -> Iterator[Any]:
     """Arrow batches of one part. LogTrimmedError, if it was trimmed since it was planned."""
     if not isinstance(part, PositionRange):
         return iter(())  # Spark makes a part of nothing, where none is planned
+    spare_collector()
     runs = _file_runs(options, part) if options.access.directory else _served_runs(options, schema, part)
-    return arrow.to_batches(runs, part.start, part.stop, selection=options.selection, schema=schema)
+    return arrow.to_batches(
+        runs, part.start, part.stop, selection=options.selection, schema=schema, blocks=_BLOCKS
+    )
 
 
 def _served_runs(options: ReadOptions, schema: Any, part: PositionRange) -> Iterator[GreenRun]:
@@ -154,7 +171,7 @@ def _served_runs(options: ReadOptions, schema: Any, part: PositionRange) -> Iter
 
 def _runs_of(reading: Reading, options: ReadOptions, part: PositionRange) -> Iterator[OrderedRun]:
     """SessionError: no replica gets any further."""
-    reader = options.access.reader(prefer=part.replicas)
+    reader = options.access.reader(prefer=part.replicas, blocks=_BLOCKS)
     reader.log_id = part.log
     patience_s = options.access.patience_s
     reached, reached_s = reading.position, time.monotonic()
@@ -187,7 +204,7 @@ def _file_runs(options: ReadOptions, part: PositionRange) -> Iterator[GreenRun]:
     start, reached_s = part.start, time.monotonic()
     while start < part.stop:
         try:
-            with reader.at_position(start) as cursor:
+            with reader.at_position(start, _BLOCKS) as cursor:
                 while start < part.stop:
                     for ordered in cursor.runs():
                         _check_log(cursor, part, reader.directory)

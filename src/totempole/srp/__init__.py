@@ -1,4 +1,4 @@
-"""The single-ring protocol: order, membership and recovery on one ring (000 chapter 4).
+"""The single-ring protocol: order, membership and recovery on one ring (Totem chapter 4).
 
 `machine` is the way in: what each event does in each state, and every transition. The states are objects:
 `operational`, `gather`, `commit`, `recover`, and two in `phase`. They share a `processor`, what it thinks of

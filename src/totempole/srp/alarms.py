@@ -22,6 +22,14 @@ class SettingsDiffer(NamedTuple):
     mine: int
 
 
+class DeadLink(NamedTuple):
+    """The link between this processor and its successor is dead, one way at least. Tokens go by way of
+    another member."""
+
+    successor: ProcessorId
+    through: ProcessorId
+
+
 class FormerLife(NamedTuple):
     """A processor sends Joins in an incarnation below one that it has had: its storage was rolled back,
     or somebody repeats what it once said."""

@@ -1,4 +1,4 @@
-"""Commit: the Commit token collects what each member has of its old ring (000 §4.2, figures 4.9, 4.10).
+"""Commit: the Commit token collects what each member has of its old ring (Totem §4.2, figures 4.9, 4.10).
 
 Deviations:
 - the ring's number is written to stable storage from the Commit token's first visit on, and the token waits

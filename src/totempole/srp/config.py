@@ -91,7 +91,9 @@ class RingConfig:
     reassembly_bytes_max: int = setting(
         8_000_000, "memory for packets that have arrived in part", least=PACKET_BYTES_MAX
     )
-    timestamp_interval: int = setting(10_000, "timestamps covered by one write to stable storage (000 §5.1)")
+    timestamp_interval: int = setting(
+        10_000, "timestamps covered by one write to stable storage (Totem §5.1)"
+    )
 
     def __post_init__(self) -> None:
         for item in fields(self):

@@ -23,7 +23,16 @@ from totempole.srp.layout import GROUPS_MAX
 from totempole.srp.machine import NOTICES, Machine
 from totempole.srp.ordering import Ordering
 from totempole.srp.output import Output
-from totempole.srp.packets import Join, Leave, NullMessage, Packet, RegularMessage, RegularToken, Wake
+from totempole.srp.packets import (
+    Join,
+    Leave,
+    NullMessage,
+    Packet,
+    RegularMessage,
+    RegularToken,
+    Unordered,
+    Wake,
+)
 from totempole.srp.states import State, Timer
 from totempole.srp.timestamps import TimestampClock
 from totempole.types import PROCESSOR_MAX, ProcessorId, Service
@@ -158,7 +167,9 @@ class SingleRing(BaseLayer):
 
     # The order
 
-    def submit(self, payload: bytes, service: Service, groups: tuple[int, ...] = ()) -> bool:
+    def submit(
+        self, payload: bytes, service: Service, groups: tuple[int, ...] = (), at_rest: bool = False
+    ) -> bool:
         limit = self.config.packet_bytes_max
         if len(payload) > limit:
             raise ConfigurationError(
@@ -167,19 +178,32 @@ class SingleRing(BaseLayer):
             )
         if len(groups) > GROUPS_MAX:
             raise ConfigurationError(f"a message to {len(groups)} groups: name at most {GROUPS_MAX}")
-        return self._submit(payload, service, groups)
+        return self._submit(payload, service, groups, at_rest=at_rest)
 
     def report(self, payload: bytes) -> bool:
         """As an agreed message, before all that waits: what is said of the ring's own networks must not wait
         for a full queue."""
         return self._submit(payload, Service.AGREED, (), first=True)
 
-    def _submit(self, payload: bytes, service: Service, groups: tuple[int, ...], first: bool = False) -> bool:
+    def _submit(
+        self,
+        payload: bytes,
+        service: Service,
+        groups: tuple[int, ...],
+        first: bool = False,
+        at_rest: bool = False,
+    ) -> bool:
         self._output.now_us = self._io.now_us
-        taken = self.machine.accepts_submissions and self._ordering.submit(payload, service, groups, first)
+        taken = self.machine.accepts_submissions and self._ordering.submit(
+            payload, service, groups, first, at_rest
+        )
         if taken:
             self.machine.submitted()
         return taken
+
+    def send_unordered(self, payload: bytes) -> None:
+        self._output.now_us = self._io.now_us
+        self.machine.send_unordered(payload)
 
     def leave(self, *, more_to_come: bool = False) -> None:
         self._output.now_us = self._io.now_us
@@ -263,7 +287,7 @@ class SingleRing(BaseLayer):
             impostor = unborn or packet.incarnation > self.incarnation
             if not impostor:
                 return False
-        elif isinstance(packet, Join | NullMessage | Leave | Wake):
+        elif isinstance(packet, Join | NullMessage | Leave | Wake | Unordered):
             impostor = self._is_impostors(packet)
         else:
             return False
@@ -272,7 +296,7 @@ class SingleRing(BaseLayer):
         self._drop("processor number of our own" if impostor else "echo of our own")
         return True
 
-    def _is_impostors(self, packet: Join | NullMessage | Leave | Wake) -> bool:
+    def _is_impostors(self, packet: Join | NullMessage | Leave | Wake | Unordered) -> bool:
         """Whether neither this life nor one before it can have said it.
 
         Before its first life a processor cannot know: its storage may be new, or lost.

@@ -1,4 +1,4 @@
-"""Flow control (000 §4.4, figure 4.17), in packets and in bytes.
+"""Flow control (Totem §4.4, figure 4.17), in packets and in bytes.
 
 The figure is missing from the scan; the prose gives the rule. What all others sent since this processor last
 forwarded the token (new packets by `seq`, retransmissions by `retrans_round`) counts against the window.

@@ -1,4 +1,4 @@
-"""The ring's packets as bytes (000 §4.1, §4.2, §5.1; where each field stands is in layout.py).
+"""The ring's packets as bytes (Totem §4.1, §4.2, §5.1; where each field stands is in layout.py).
 
 Messages and tokens are the ring's hot packets: for them `tuple.__new__` makes the named tuples, at a third
 of the cost of calling their classes.
@@ -26,6 +26,8 @@ from totempole.srp.layout import (
     REQUEST_BYTES,
     REQUESTS_MAX,
     TOKEN,
+    UNORDERED,
+    UNORDERED_BYTES_MAX,
     EntryFlag,
     MessageFlag,
     PacketType,
@@ -42,6 +44,7 @@ from totempole.srp.packets import (
     RegularToken,
     RetransmissionRequest,
     SharedSettings,
+    Unordered,
     Wake,
 )
 from totempole.srp.soundness import (
@@ -411,6 +414,25 @@ def _notice_reader(packet_class: type[Leave | Wake]) -> Reader:
     return read
 
 
+def _write_unordered(message: Unordered) -> Written:
+    demand(notice_is_sound(message), message)
+    fields = UNORDERED.pack(message.counter, *message.ring_id, len(message.contents))
+    return 0, fields + message.contents, b""
+
+
+def _read_unordered(data: bytes, start: int, head: Head) -> Unordered:
+    flags, sender, incarnation, check = head
+    counter, ring_seq, representative, length = fixed(UNORDERED, data, start)
+    limit(length, UNORDERED_BYTES_MAX)
+    contents_start = start + UNORDERED.size
+    stop = contents_start + length
+    verify(data, start, stop, stop, check)
+    ring_id = RingId(ring_seq, representative)
+    message = Unordered(sender, incarnation, counter, ring_id, data[contents_start:stop])
+    accept(flags == 0 and notice_is_sound(message))
+    return message
+
+
 FORMATS = Formats(
     Format(PacketType.MESSAGE, RegularMessage, _write_message, _read_message),
     Format(PacketType.TOKEN, RegularToken, _write_token, _read_token),
@@ -419,6 +441,7 @@ FORMATS = Formats(
     Format(PacketType.NULL, NullMessage, _write_null, _read_null),
     Format(PacketType.LEAVE, Leave, _write_notice, _notice_reader(Leave)),
     Format(PacketType.WAKE, Wake, _write_notice, _notice_reader(Wake)),
+    Format(PacketType.UNORDERED, Unordered, _write_unordered, _read_unordered),
 )
 
 

@@ -1,4 +1,4 @@
-"""The ring that is being formed, and its Commit token (000 §4.2, §4.3, figures 4.9 to 4.13).
+"""The ring that is being formed, and its Commit token (Totem §4.2, §4.3, figures 4.9 to 4.13).
 
 It is there from the Commit token's first visit until the ring is installed or given up. Commit has it first
 and hands it over to Recover.

@@ -1,4 +1,4 @@
-"""Gather: Joins are exchanged until all propose the same membership (000 §4.2, figures 4.5 to 4.8).
+"""Gather: Joins are exchanged until all propose the same membership (Totem §4.2, figures 4.5 to 4.8).
 
 What a processor believes about the others is in `gathering`; here is when it says so, and what follows.
 
@@ -16,8 +16,8 @@ Deviations:
 - a processor waits after each Join before it broadcasts the next, an eighth of the join timeout at first and
   twice as long each time; what it learns meanwhile goes out together. The paper broadcasts a Join at every
   change, so that n processors that start together send n * n of them and drown in them;
-- the consensus timeout is a little longer each time, at random (003): processors whose timeouts ran in step
-  would give each other up at the same instant.
+- the consensus timeout is a little longer each time, at random (Totem CACM): processors whose timeouts ran in
+  step would give each other up at the same instant.
 """
 
 from __future__ import annotations

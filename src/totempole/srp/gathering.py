@@ -1,4 +1,4 @@
-"""What a processor knows and believes while it gathers a membership (000 §4.2, figures 4.5 to 4.8).
+"""What a processor knows and believes while it gathers a membership (Totem §4.2, figures 4.5 to 4.8).
 
 The prose under "Updating the Membership on Reception of a Join Message" is the rule where it and figure 4.6
 differ. The sets only grow until a ring is installed; that is what makes the algorithm terminate.

@@ -12,6 +12,7 @@ Commit     counter u64, ring u64 u32, token_seq u64, timestamp u64, memb_index u
   entry    processor u32, old ring u64 u32, old_ring_aru u64, high_delivered u64, names u16, flags u8
 Null       counter u64, ring u64 u32, members u16
 Leave, Wake         counter u64, ring u64 u32
+Unordered  counter u64, ring u64 u32, contents u16; then the contents
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ class PacketType(IntEnum):
     NULL = 5
     LEAVE = 6
     WAKE = 7
+    UNORDERED = 8
 
 
 class MessageFlag(IntFlag):
@@ -55,6 +57,7 @@ ENTRY = Struct(">IQIQQHB")
 NOTICE = Struct(">QQI")
 """Leave and Wake say only which ring they are about."""
 NULL = Struct(">QQIH")
+UNORDERED = Struct(">QQIH")
 
 GROUP_BYTES = 8
 REQUEST_BYTES = 9
@@ -62,6 +65,8 @@ RANGE_BYTES = 8
 
 GROUPS_MAX = 255
 REQUESTS_MAX = 1024
+UNORDERED_BYTES_MAX = 1024
+"""Contents without a place: what is longer can wait for the token."""
 RANGES_PER_REQUEST_MAX = 32
 
 REGULAR_OVERHEAD = HEADER.size + MESSAGE.size
@@ -72,6 +77,6 @@ PLAIN_CONTENTS_MAX = 500_000
 
 CONTENTS_MAX = PLAIN_CONTENTS_MAX + REGULAR_OVERHEAD + GROUP_BYTES * GROUPS_MAX + SEAL_BYTES
 """Contents of a recovered message: any plain message, encoded and sealed. A recovered message is itself never
-encapsulated (000 §4.3 rebroadcasts the original), so one level is enough."""
+encapsulated (Totem §4.3 rebroadcasts the original), so one level is enough."""
 
 assert REGULAR_OVERHEAD + CONTENTS_MAX <= PACKET_BYTES_MAX, "a recovered message must fit a packet"

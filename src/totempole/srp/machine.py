@@ -1,5 +1,5 @@
 """One processor of the single-ring protocol: the table of what each event does in each state, and the
-transitions between states (000 §4.2, figure 4.3).
+transitions between states (Totem §4.2, figure 4.3).
 
 How to read it: the tables below say what each event does in each state. Each column is a class, with the
 module of its name: `operational` (§4.1), `gather` and `commit` (§4.2), `recover` (§4.3); `phase` has the two
@@ -28,6 +28,7 @@ from totempole.srp.packets import (
     Packet,
     RegularMessage,
     RegularToken,
+    Unordered,
     Wake,
 )
 from totempole.srp.phase import Left, Phase, Starting
@@ -78,6 +79,7 @@ TABLE: dict[Event, Row] = {
     ),
     Event.LEAVE: (_drop, Operational.on_leave, Gather.on_leave, Commit.on_leave, Recover.on_leave, _drop),
     Event.WAKE: (_drop, Operational.on_wake, _drop, _drop, _drop, _drop),
+    Event.UNORDERED: (_drop, Operational.on_unordered, _drop, _drop, _drop, _drop),
 }
 
 # Timers that run out.
@@ -141,9 +143,10 @@ EVENT_OF_PACKET: dict[type, Event] = {
     NullMessage: Event.FOREIGN_MESSAGE,
     Leave: Event.LEAVE,
     Wake: Event.WAKE,
+    Unordered: Event.UNORDERED,
 }
 
-NOTICES = (NullMessage, Leave, Wake)
+NOTICES = (NullMessage, Leave, Wake, Unordered)
 
 TRANSITIONS = {
     State.STARTING: (State.GATHER, State.LEFT),
@@ -222,6 +225,15 @@ class Machine:
     def submitted(self) -> None:
         """There is something to send: an idle ring must not let it wait."""
         OWN_TABLE[Event.SUBMITTED][self.current.state](self.current)
+
+    def send_unordered(self, contents: bytes) -> None:
+        """To the other members of the ring, if there is one with others at present."""
+        processor = self.processor
+        if self.state is State.OPERATIONAL and len(processor.installed.members) > 1:
+            message = Unordered(
+                processor.me, processor.incarnation, processor.count(), processor.ring_id, contents
+            )
+            self._output.send_unordered(message)
 
     def leave(self, more_to_come: bool) -> None:
         if self.state is not State.LEFT:
@@ -351,7 +363,9 @@ class Machine:
         """What the packet's numbers are compared with before it is received."""
         processor, ring = self.processor, self.current.ring
         ring_seq, timestamp = max(processor.ring_id.seq, processor.future_ring_seq), self._clock.now
-        if type(packet) is RegularToken and packet.ring_id != ring.ring_id:
-            # Dropped later, for being another ring's.
+        if type(packet) is RegularToken and (
+            packet.ring_id != ring.ring_id or packet.sender != ring.predecessor
+        ):
+            # Never taken: another ring's, or one that is handed on or sent back.
             return Own(ring_seq, timestamp, packet.token_seq + 1, 0, 0)
         return Own(ring_seq, timestamp, ring.my_token_seq, ring.my_aru, ring.last_sent_seq)

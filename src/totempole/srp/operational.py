@@ -1,4 +1,4 @@
-"""Operational: the token goes round, messages are ordered and delivered (000 §4.1, figures 4.1, 4.2, 4.4).
+"""Operational: the token goes round, messages are ordered and delivered (Totem §4.1, figures 4.1, 4.2, 4.4).
 
 What a visit of the token does is in `ordering`. Here is when there is one, what ends the ring, and how a
 processor leaves it.
@@ -10,12 +10,26 @@ everyone knows that all messages are safe. A lone sender then has the token at h
 
 from __future__ import annotations
 
-from totempole.srp.packets import Join, Leave, NullMessage, Packet, RegularMessage, RegularToken, Wake
+from totempole.srp.packets import (
+    Join,
+    Leave,
+    NullMessage,
+    Packet,
+    RegularMessage,
+    RegularToken,
+    Unordered,
+    Wake,
+)
 from totempole.srp.phase import Phase, Shifts
 from totempole.srp.processor import Processor
 from totempole.srp.ring import Held
 from totempole.srp.states import State, Timer
 from totempole.srp.token_holder import TokenHolder
+
+AT_REST_PACKETS = 16
+AT_REST_BYTES = 65_536
+"""What may be sent with a token that goes on resting, until it has gone round again: it is too little to
+overrun anybody, and whoever misses some of it hears of that within idle_hold_us."""
 
 _new = tuple.__new__
 """Makes a named tuple at a third of the cost of calling its class."""
@@ -24,7 +38,7 @@ _new = tuple.__new__
 class Operational(Phase):
     """The installed ring's token is here, or on its way."""
 
-    __slots__ = ("_config", "_ordering", "holder")
+    __slots__ = ("_at_rest_bytes", "_at_rest_packets", "_config", "_ordering", "holder")
 
     state = State.OPERATIONAL
 
@@ -35,6 +49,8 @@ class Operational(Phase):
         self._config = processor.config
         self._ordering = processor.ordering
         self.holder = holder
+        self._at_rest_packets = self._at_rest_bytes = 0
+        """What may still be sent before the token that rests here goes on."""
 
     def begin(self) -> None:
         """What came of the new ring before it was installed is delivered first."""
@@ -44,13 +60,14 @@ class Operational(Phase):
 
     # The token
 
-    def on_token(self, token: RegularToken, _data: bytes) -> None:
+    def on_token(self, token: RegularToken, data: bytes) -> None:
         """Visit, or let it rest."""
-        if not self.holder.take(token):
+        if not self.holder.take(token, data):
             return
         if self._may_rest(token):
             self.holder.hold(token)
             self.output.set_timer(Timer.HOLD, self._config.idle_hold_us)
+            self._at_rest_packets, self._at_rest_bytes = AT_REST_PACKETS, AT_REST_BYTES
         else:
             self._visit(token)
 
@@ -93,7 +110,8 @@ class Operational(Phase):
         """Visit a resting token, or wake the ring."""
         ring = self.ring
         if self.holder.held is not None:
-            self.release_resting_token()
+            if not self._send_at_rest():
+                self.release_resting_token()
         elif (
             len(self._ordering.queue) == 1
             and ring.idle_rounds >= self._config.idle_rounds
@@ -104,6 +122,20 @@ class Operational(Phase):
             processor = self.processor
             wake = Wake(processor.me, processor.incarnation, processor.count(), processor.ring_id)
             processor.multicast(wake)
+
+    def _send_at_rest(self) -> bool:
+        """Whether what was submitted is sent, and the token rests on."""
+        ordering, holder = self._ordering, self.holder
+        if holder.ticket or self.processor.leaving or len(self.ring.members) == 1:
+            return False
+        self._at_rest_packets -= len(ordering.queue)
+        self._at_rest_bytes -= sum(len(each.payload) for each in ordering.queue)
+        if min(self._at_rest_packets, self._at_rest_bytes) < 0 or not ordering.may_send_at_rest:
+            return False
+        token = holder.released()
+        if token is not None:
+            holder.held = ordering.send_at_rest(self.ring, token)
+        return True
 
     def on_wake(self, wake: Wake, _data: bytes) -> None:
         """Visit a resting token."""
@@ -138,6 +170,13 @@ class Operational(Phase):
         self.processor.note_ring_heard_of(message.src_ring_id)
         self._ordering.deliver(ring)
 
+    def on_unordered(self, message: Unordered, _data: bytes) -> None:
+        """Pass up, if it is of this ring."""
+        if message.ring_id == self.ring.ring_id and message.sender in self.ring.members:
+            self.output.deliver_unordered(message.sender, message.contents)
+        else:
+            self.output.drop("unordered message of another ring")
+
     # What starts a new membership (figure 4.4)
 
     def on_foreign_message(self, message: Packet, _data: bytes) -> None:
@@ -160,9 +199,12 @@ class Operational(Phase):
             self.output.drop("join that does not concern us")
             return
         if not peers.gathering.fits(join.proc_set):
+            is_news = peers.outsiders.refused_company(join.sender) != join.proc_set
             peers.refuse(join.sender, join.proc_set)
-            # So that it knows who is here, and need not ask again.
-            self.output.send(join.sender, processor.new_join())
+            if is_news or processor.me in join.proc_set:
+                # So that it knows who is here, and need not ask again. An answer is not answered again: it is
+                # known by then, and names nobody but its sender's ring.
+                self.output.send(join.sender, processor.new_join())
             return
         peers.absorb(join, self.ring, self.ring)
         self.shift.to_gather("join")
@@ -174,7 +216,7 @@ class Operational(Phase):
 
     def on_null_timeout(self) -> None:
         """Broadcast a Null, unless something was sent lately."""
-        # 000 appendix A: two idle rings on a mended network would otherwise never meet.
+        # Totem appendix A: two idle rings on a mended network would otherwise never meet.
         quiet_us = self.output.now_us - self.output.last_multicast_us
         if quiet_us >= self._config.null_us:
             processor, members = self.processor, len(self.ring.members)
@@ -188,7 +230,7 @@ class Operational(Phase):
 
     def _leave_if_done(self) -> None:
         """When its own messages are safe, and every safe message that it acknowledged is delivered: others
-        deliver those on its word (000 §3.3). It acknowledges no further ones, or it could never leave while
+        deliver those on its word (Totem §3.3). It acknowledges no further ones, or it could never leave while
         others send."""
         ring, ordering = self.ring, self._ordering
         if self.processor.takes_more or ordering.queue or ring.my_aru < ordering.last_originated:

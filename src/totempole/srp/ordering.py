@@ -1,4 +1,4 @@
-"""The total ordering algorithm: what a processor does with the token (000 §4.1, figure 4.1).
+"""The total ordering algorithm: what a processor does with the token (Totem §4.1, figure 4.1).
 
 Deviations:
 - failure to receive is determined before anything is sent on the visit, not after: the token is about to be
@@ -7,6 +7,8 @@ Deviations:
 - a request that was answered in vain is passed on to the next that can answer it (ring.py);
 - a processor delivers its own messages before it sends them, where they are next in order: sending takes
   longer than all else on a visit, and whether others get them does not depend on it;
+- while an idle ring's token rests with a processor, that one may broadcast a few messages and keep it, if
+  nobody waits to hear that they are safe: two rotations would cost all members more than the messages do;
 - a processor that is alone on its ring sends its messages to nobody: they would only take a slow network
   from those whom it is about to meet, and null messages show that it is there;
 - the retransmission timer is stopped only by a message with a higher sequence number than the forwarded
@@ -49,6 +51,8 @@ class Submission(NamedTuple):
     service: Service
     payload: bytes
     groups: tuple[int, ...]
+    at_rest: bool = False
+    """It may be sent while an idle ring's token rests."""
 
 
 class Sent(NamedTuple):
@@ -108,14 +112,21 @@ class Ordering:
 
     # The send queue
 
-    def submit(self, payload: bytes, service: Service, groups: tuple[int, ...], first: bool = False) -> bool:
+    def submit(
+        self,
+        payload: bytes,
+        service: Service,
+        groups: tuple[int, ...],
+        first: bool = False,
+        at_rest: bool = False,
+    ) -> bool:
         """`first`: before all that waits, and though the queue is full."""
         room = self._config.send_queue_max + (REPORTS_MAX if first else 0)
         if len(self.queue) >= room:
             self._pushed_back = True
             return False
         self._number += 1
-        submission = Submission(self._number, service, payload, groups)
+        submission = Submission(self._number, service, payload, groups, at_rest)
         if first:
             self.queue.insert(self._reports, submission)
             self._reports += 1
@@ -189,6 +200,21 @@ class Ordering:
             output.safe(ring.ring_id, ring.safe_up_to)
         self._invite_submissions()
         return passed
+
+    @property
+    def may_send_at_rest(self) -> bool:
+        """Whether nobody waits for the token's way round with what waits here. The accelerated ring passes
+        its token before most messages, and knows them by it."""
+        return not self._accelerated and all(
+            each.at_rest and each.service is Service.AGREED for each in self.queue
+        )
+
+    def send_at_rest(self, ring: Ring, token: RegularToken) -> RegularToken:
+        """Broadcasts what waits. Gives the token as it is then: it stays here."""
+        new = self._originate(ring, token.seq, len(self.queue), ring.flow.window_bytes)
+        self.deliver(ring)
+        self._broadcast(ring, new)
+        return token._replace(seq=token.seq + len(new))
 
     def _send_before_token(self, ring: Ring, token: RegularToken, recovery: Recovery | None) -> Sent:
         """Requested retransmissions, then new packets, as far as flow control allows."""
@@ -288,7 +314,7 @@ class Ordering:
     def _rebroadcast(
         self, ring: Ring, seq: int, packets: int, bytes_left: int, recovery: Recovery
     ) -> list[Held]:
-        """000 §4.3: old-ring messages, encapsulated as messages of the new ring."""
+        """Totem §4.3: old-ring messages, encapsulated as messages of the new ring."""
         new: list[Held] = []
         while recovery.queue and len(new) < packets and bytes_left > 0:
             old = recovery.queue.pop(next(iter(recovery.queue)))

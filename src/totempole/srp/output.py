@@ -10,7 +10,7 @@ from totempole.core.io import Scope
 from totempole.core.order import Deliver, InstallConfiguration, OrderUser, SafeUpTo
 from totempole.link import Below, Transmission
 from totempole.segment.header import data_name
-from totempole.srp.alarms import FormerLife, Impostor, SettingsDiffer
+from totempole.srp.alarms import DeadLink, FormerLife, Impostor, SettingsDiffer
 from totempole.srp.packets import (
     CommitToken,
     Join,
@@ -19,6 +19,7 @@ from totempole.srp.packets import (
     Packet,
     RegularMessage,
     RegularToken,
+    Unordered,
     Wake,
 )
 from totempole.srp.ring import Held
@@ -110,6 +111,10 @@ class Output:
         self._remember(packet)
         self._below.send(to, Channel.DATA, packet, self._codec.encode(packet), Role.CONTROL)
 
+    def send_unordered(self, packet: Unordered) -> None:
+        """Not counted as a multicast, nor remembered: it shows other rings nothing, as a Null would."""
+        self._below.send(None, Channel.DATA, packet, self._codec.encode(packet), Role.CONTROL)
+
     def pass_token(self, to: ProcessorId, token: RegularToken | CommitToken) -> Transmission:
         """Gives the transmission back, to be repeated as it is if the token is lost."""
         role = Role.TOKEN if type(token) is RegularToken else Role.CONTROL
@@ -118,6 +123,14 @@ class Output:
 
     def repeat_token(self, passed: Transmission) -> None:
         self._below.repeat(passed, Role.TOKEN_AGAIN if passed[0].role is Role.TOKEN else Role.CONTROL)
+
+    @property
+    def relays(self) -> bool:
+        return self._below.relays
+
+    def relay_token(self, to: ProcessorId, token: RegularToken, data: bytes = b"") -> None:
+        """A copy of it. `data`: another's token as it came."""
+        self._below.send(to, Channel.TOKEN, token, data or self._codec.encode(token), Role.TOKEN_AGAIN)
 
     # Timers and stable storage
 
@@ -140,7 +153,7 @@ class Output:
         `just_now`, the packet may be a repetition: a hint where nothing better is known."""
         self._scope.reachable(processor, just_now)
 
-    def alarm(self, alarm: Impostor | SettingsDiffer | FormerLife) -> None:
+    def alarm(self, alarm: DeadLink | FormerLife | Impostor | SettingsDiffer) -> None:
         self._scope.alarm(alarm)
 
     def stopped(self) -> None:
@@ -178,6 +191,9 @@ class Output:
         if self._traces_deliver:  # as `trace`: no row is more frequent
             self._scope.io.effects.append(_new(Trace, ("deliver", packet, self._layer)))
         self.above.deliver(packet)
+
+    def deliver_unordered(self, sender: ProcessorId, contents: bytes) -> None:
+        self.above.deliver_unordered(sender, contents)
 
     def install(
         self,

@@ -1,10 +1,10 @@
 """What a processor remembers about others: which of their packets are old, and whom it should not call now.
 
-000 answers every foreign message with a new membership. That is right for processors that can hear each
+Totem answers every foreign message with a new membership. That is right for processors that can hear each
 other. It never ends for those that cannot: a link that is dead one way, a processor that hears nobody, a
 recorded packet that somebody repeats. Two memories keep the cost of these bounded.
 
-Freshness. Joins, Nulls, Leaves and Wakes are numbered within a life of their sender, messages within their
+Freshness. Joins and notices are numbered within a life of their sender, messages within their
 ring. A packet that is not newer than the newest one seen is a repetition, and is dropped.
 
 Readmission. A processor that was left out of the ring several times in succession is no reason for a new

@@ -20,7 +20,7 @@ _new = tuple.__new__
 
 
 class RegularMessage(NamedTuple):
-    """000 §4.1 and §5.1: a message with its place on the ring."""
+    """Totem §4.1 and §5.1: a message with its place on the ring."""
 
     sender: ProcessorId
     incarnation: int
@@ -33,11 +33,11 @@ class RegularMessage(NamedTuple):
     src_sender: ProcessorId
     src_ring_id: RingId
     groups: tuple[int, ...]
-    """Destination groups as 64-bit names, for gateways that filter (003)."""
+    """Destination groups as 64-bit names, for gateways that filter (Totem CACM)."""
     after_token: bool
     """Sent after its sender had passed the token on: the accelerated ring's sign of its predecessor."""
     recovered: bool
-    """000 §4.3: `contents` is a whole encoded packet of an old ring, rebroadcast on a new one."""
+    """Totem §4.3: `contents` is a whole encoded packet of an old ring, rebroadcast on a new one."""
     contents: Payload
 
     @property
@@ -53,7 +53,7 @@ class RetransmissionRequest(NamedTuple):
 
 
 class RegularToken(NamedTuple):
-    """000 §4.1, with the fields of §4.3 (retrans_flg), §4.4 (retrans_round, bytes) and §5.1, §5.3."""
+    """Totem §4.1, with the fields of §4.3 (retrans_flg), §4.4 (retrans_round, bytes) and §5.1, §5.3."""
 
     sender: ProcessorId
     incarnation: int
@@ -86,10 +86,10 @@ class SharedSettings(NamedTuple):
 
 
 class Join(NamedTuple):
-    """000 §4.2.
+    """Totem §4.2.
 
     `counter` counts what the sender has said in this incarnation beside messages and regular tokens: Joins,
-    Commit tokens, Nulls, Leaves and Wakes. So a replay of any of them is known for what it is.
+    Commit tokens and notices. So a replay of any of them is known for what it is.
     """
 
     sender: ProcessorId
@@ -106,20 +106,20 @@ class Join(NamedTuple):
 
 
 class CommitEntry(NamedTuple):
-    """What one member tells the others about its old ring (000 §4.2)."""
+    """What one member tells the others about its old ring (Totem §4.2)."""
 
     processor: ProcessorId
     old_ring_id: RingId
     old_ring_aru: int
     high_delivered: int
     deliver_memb: tuple[ProcessorId, ...]
-    """The promise of 000 "Failure of Recovery", by name; empty while my_received_flg is false."""
+    """The promise of Totem "Failure of Recovery", by name; empty while my_received_flg is false."""
     gateway: bool = False
     filled: bool = False
 
 
 class CommitToken(NamedTuple):
-    """000 §4.2: on its first rotation it collects entries, on its second it spreads them."""
+    """Totem §4.2: on its first rotation it collects entries, on its second it spreads them."""
 
     sender: ProcessorId
     incarnation: int
@@ -132,7 +132,7 @@ class CommitToken(NamedTuple):
 
 
 class NullMessage(NamedTuple):
-    """000 appendix A: broadcast now and then, so that healed but idle rings meet."""
+    """Totem appendix A: broadcast now and then, so that healed but idle rings meet."""
 
     sender: ProcessorId
     incarnation: int
@@ -160,8 +160,20 @@ class Wake(NamedTuple):
     ring_id: RingId
 
 
-Notice = NullMessage | Leave | Wake
-"""Packets that only say that their sender is there, goes, or waits for the token."""
+class Unordered(NamedTuple):
+    """A few bytes of the layer above for the other members, without a place in the order. It is sent once: it
+    may be lost, and is never repaired. As a notice it comes at most once, and never after a later one."""
+
+    sender: ProcessorId
+    incarnation: int
+    counter: int
+    ring_id: RingId
+    contents: bytes
+
+
+Notice = NullMessage | Leave | Wake | Unordered
+"""Packets that are numbered within their sender's life, and of which nothing is taken over: the sender is
+there, goes, waits for the token, or has something to say that needs no place."""
 
 Packet = RegularMessage | RegularToken | Join | CommitToken | Notice
 

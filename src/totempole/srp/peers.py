@@ -1,7 +1,7 @@
 """What a processor thinks of the others: who is proposed for the next ring, and who is a reason to form one.
 
 `gathering` has the sets of figures 4.5 to 4.8, `outsiders` what is remembered beyond them. Here the two are
-asked about a packet: is it new, does it concern us, what does it change (000 §4.2, figures 4.4 and 4.6)?
+asked about a packet: is it new, does it concern us, what does it change (Totem §4.2, figures 4.4 and 4.6)?
 
 Deviations:
 - every Join is numbered, and late or repeated ones are dropped; a stale Join cannot fake a consensus;

@@ -78,7 +78,7 @@ class Starting(Phase):
 
     def on_started(self) -> None:
         """Write the first ring number."""
-        # 000 §4.2: on stable storage before it is used.
+        # Totem §4.2: on stable storage before it is used.
         self.ticket = self.processor.persist()
 
     def on_written(self, ticket: int) -> None:

@@ -22,7 +22,7 @@ from totempole.srp.timeouts import NEVER, LazyTimer, Timeouts
 from totempole.types import ProcessorId, RingId
 
 RING_SEQ_STEP = 4
-"""000 §4.2: a new ring's number is four above the highest; two below it names the transitional one."""
+"""Totem §4.2: a new ring's number is four above the highest; two below it names the transitional one."""
 
 Decode = Callable[[bytes], RegularMessage | None]
 """Reads the packet inside a message that was rebroadcast in recovery; nothing if it is damaged."""
@@ -103,7 +103,7 @@ class Processor:
     # Saying something
 
     def count(self) -> int:
-        """The number of the next Join, Commit token, Null, Leave or Wake."""
+        """The number of the next Join, Commit token or notice."""
         self.counter += 1
         return self.counter
 
@@ -179,7 +179,7 @@ class Processor:
             self.ordering.deliver(ring)
 
     def note_ring_heard_of(self, ring_id: RingId) -> None:
-        """000 §5.1: rings are numbered above every ring that anyone has heard of, crashes included."""
+        """Totem §5.1: rings are numbered above every ring that anyone has heard of, crashes included."""
         if ring_id.seq > self.future_ring_seq:
             self.future_ring_seq = ring_id.seq
             self.persist()

@@ -1,10 +1,10 @@
 """Refuses packets whose numbers leap too far above the receiver's own.
 
-Ring numbers, timestamps and the token's counts only grow, and receivers take the higher ones over (000 §4.1,
-§4.2, §5.1). So one damaged number, sent before any check was computed, would stay with the whole cluster, on
-stable storage too. A true number is never far ahead: processors that have lost their storage, or have just
-been installed, begin with numbers from the clock (`srp.stable`), and the reach spans all that the clock can
-give, in both directions.
+Ring numbers, timestamps and the token's counts only grow, and receivers take the higher ones over (Totem
+§4.1, §4.2, §5.1). So one damaged number, sent before any check was computed, would stay with the whole
+cluster, on stable storage too. A true number is never far ahead: processors that have lost their storage, or
+have just been installed, begin with numbers from the clock (`srp.stable`), and the reach spans all that the
+clock can give, in both directions.
 
 Nothing is taken over above CEILING either. It is so far below the codec's NUMBER_MAX that whatever a
 processor adds to the numbers it has can still be encoded: a million timestamps a second reach CEILING after

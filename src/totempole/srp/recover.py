@@ -1,4 +1,4 @@
-"""Recover: old messages are exchanged on the new ring; then it is installed (000 §4.3, figures 4.11 to 4.14).
+"""Recover: the new ring carries the old messages, then it is installed (Totem §4.3, figures 4.11 to 4.14).
 
 How the exchange is counted and what it decides is in `recovery`.
 
@@ -57,9 +57,9 @@ class Recover(Phase):
             data,
         )
 
-    def on_token(self, token: RegularToken, _data: bytes) -> None:
+    def on_token(self, token: RegularToken, data: bytes) -> None:
         """Visit; install the ring when all is exchanged."""
-        if self._holder.take(token):
+        if self._holder.take(token, data):
             self._visit(token)
 
     def on_written(self, ticket: int) -> None:
@@ -120,7 +120,7 @@ class Recover(Phase):
         processor, recovery = self.processor, self.recovery
         assert recovery.deliver_memb.issuperset(recovery.trans_memb), "companions left out of the promise"
         if recovery.received and processor.promise != recovery.deliver_memb:
-            # 000 "Failure of Recovery": the promise outlives a recovery that fails.
+            # Totem "Failure of Recovery": the promise outlives a recovery that fails.
             processor.promise = recovery.deliver_memb
             self.output.branch("promise given")
         if not recovery.complete:

@@ -1,4 +1,4 @@
-"""One attempt to carry the messages of the old ring over to the new one (000 §4.3, figures 4.11 to 4.14).
+"""One attempt to carry the messages of the old ring over to the new one (Totem §4.3, figures 4.11 to 4.14).
 
 Deviations:
 - the promise (my_received_flg) is kept as the set of processors that it was given for, is told to the others

@@ -1,4 +1,4 @@
-"""One ring as one of its members sees it: the state of the total ordering algorithm (000 §4.1).
+"""One ring as one of its members sees it: the state of the total ordering algorithm (Totem §4.1).
 
 A processor that changes rings has two of these at once: the installed one, whose messages it still owes to
 the application, and the one being formed. They never share a buffer, so recovery cannot mix them up.
@@ -44,6 +44,11 @@ def predecessor_of(me: ProcessorId, members: tuple[ProcessorId, ...]) -> Process
     return members[members.index(me) - 1]
 
 
+def successor_of(member: ProcessorId, members: tuple[ProcessorId, ...]) -> ProcessorId:
+    """To whom `member` passes the token."""
+    return members[(members.index(member) + 1) % len(members)]
+
+
 class Ring:
     """Messages, low-water marks and token bookkeeping of one ring."""
 
@@ -84,10 +89,9 @@ class Ring:
         """`members` in the order in which the token travels, the representative first."""
         assert me in members, f"{me} is not on its own ring {members}"
         assert all(low < high for low, high in pairwise(members)), f"members {members} out of order"
-        place = members.index(me)
         self.ring_id = ring_id
         self.members = members
-        self.successor = members[(place + 1) % len(members)]
+        self.successor = successor_of(me, members)
         self.predecessor = predecessor_of(me, members)
         self.messages: dict[int, Held] = {}
         self.my_aru = 0

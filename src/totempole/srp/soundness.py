@@ -1,6 +1,6 @@
 """What a packet must be to mean anything: the one judge of what is encoded and of what was decoded.
 
-Only what holds for a packet by itself, whoever sends it (the domains of 000 §4.1 and §4.2). Whether its
+Only what holds for a packet by itself, whoever sends it (the domains of Totem §4.1 and §4.2). Whether its
 numbers are near the receiver's own is judged by `srp.reach`; whether it makes sense now, by the ring.
 """
 
@@ -15,6 +15,7 @@ from totempole.srp.layout import (
     PLAIN_CONTENTS_MAX,
     RANGES_PER_REQUEST_MAX,
     REQUESTS_MAX,
+    UNORDERED_BYTES_MAX,
 )
 from totempole.srp.packets import (
     CommitEntry,
@@ -25,6 +26,7 @@ from totempole.srp.packets import (
     RegularMessage,
     RegularToken,
     RetransmissionRequest,
+    Unordered,
 )
 from totempole.types import NO_PROCESSOR, NO_RING, ByteRange, ProcessorId, RingId, Service
 from totempole.wire.layout import (
@@ -67,7 +69,7 @@ def token_is_sound(token: RegularToken) -> bool:
 
 
 def join_is_sound(join: Join) -> bool:
-    """000 §4.2: a sender considers itself, has not failed, and regards as failed whom it considers."""
+    """Totem §4.2: a sender considers itself, has not failed, and regards as failed whom it considers."""
     numbers = join.counter | join.ring_seq | join.future_ring_seq | join.rotation_count
     return (
         join.sender != NO_PROCESSOR
@@ -81,7 +83,7 @@ def join_is_sound(join: Join) -> bool:
 
 
 def commit_is_sound(token: CommitToken) -> bool:
-    """000 §4.2: the members in the order of the ring, the representative first."""
+    """Totem §4.2: the members in the order of the ring, the representative first."""
     numbers = token.counter | token.ring_id.seq | token.token_seq | token.timestamp
     members = [entry.processor for entry in token.memb_list]
     return (
@@ -103,6 +105,7 @@ def notice_is_sound(notice: Notice) -> bool:
         and notice.incarnation <= INCARNATION_MAX
         and _is_ring_or_none(notice.ring_id)
         and (type(notice) is not NullMessage or 1 <= notice.members <= PROCESSORS_MAX)
+        and (type(notice) is not Unordered or 1 <= len(notice.contents) <= UNORDERED_BYTES_MAX)
     )
 
 

@@ -1,4 +1,4 @@
-"""The numbers that a processor begins its very first life with (000 §3.2, §4.2, §5.1).
+"""The numbers that a processor begins its very first life with (Totem §3.2, §4.2, §5.1).
 
 A processor that has lost its stable storage must not use its old numbers again: a ring number would name two
 configurations (theorem 4.1), and its messages would sort below older ones (theorem 4.11). It cannot remember
@@ -26,7 +26,7 @@ SECONDS_MAX = 2**31
 """First starts are before 2088. The incarnation's 32 bits then leave room for as many restarts."""
 
 RING_SEQ_PER_SECOND = 4 * 64
-"""A multiple of four, as ring numbers are (000 §4.2)."""
+"""A multiple of four, as ring numbers are (Totem §4.2)."""
 
 TIMESTAMPS_PER_SECOND = 2**20
 

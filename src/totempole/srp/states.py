@@ -1,4 +1,4 @@
-"""The names of the states, events and timers of the single-ring protocol (000 §4.2, figure 4.3).
+"""The names of the states, events and timers of the single-ring protocol (Totem §4.2, figure 4.3).
 
 Two states stand outside the paper's four: STARTING, until stable storage has taken the first ring number,
 and LEFT, after a graceful leave.
@@ -31,19 +31,20 @@ class Event(IntEnum):
     COMMIT_TOKEN = 5
     LEAVE = 6
     WAKE = 7
-    TOKEN_RETRANSMISSION_TIMEOUT = 8
-    TOKEN_LOSS_TIMEOUT = 9
-    JOIN_TIMEOUT = 10
-    CONSENSUS_TIMEOUT = 11
-    HOLD_TIMEOUT = 12
-    NULL_TIMEOUT = 13
-    LEAVE_TIMEOUT = 14
-    STARTED = 15
-    WRITTEN = 16
+    UNORDERED = 8
+    TOKEN_RETRANSMISSION_TIMEOUT = 9
+    TOKEN_LOSS_TIMEOUT = 10
+    JOIN_TIMEOUT = 11
+    CONSENSUS_TIMEOUT = 12
+    HOLD_TIMEOUT = 13
+    NULL_TIMEOUT = 14
+    LEAVE_TIMEOUT = 15
+    STARTED = 16
+    WRITTEN = 17
     """A write to stable storage is done."""
-    SUBMITTED = 17
+    SUBMITTED = 18
     """The layer above has given a message to send."""
-    LEAVE_ASKED = 18
+    LEAVE_ASKED = 19
     """This processor is to leave the ring."""
 
 
@@ -53,7 +54,7 @@ class Timer(IntEnum):
     JOIN = 2
     CONSENSUS = 3
     HOLD = 4
-    """An idle ring's leader holds the token until this expires (000 appendix A, MAX_DELAY_PROC)."""
+    """An idle ring's leader holds the token until this expires (Totem appendix A, MAX_DELAY_PROC)."""
     NULL = 5
     LEAVE = 6
 

@@ -1,6 +1,6 @@
 """How long a processor waits: timeouts that follow the ring's pace, and timers that cost nothing to move.
 
-000 sets its timeouts by hand. One setting cannot suit four processors on a fast network and thirty on slow
+Totem sets its timeouts by hand. One setting cannot suit four processors on a fast network and thirty on slow
 ones, and one that suits the fast network breaks the ring up when load makes the token slow
 (docs/decisions/0007-timeouts-follow-the-ring.md). Here the settings are what the timeouts are at least:
 

@@ -1,4 +1,4 @@
-"""Timestamps that never run backwards, crashes included (000 §5.1).
+"""Timestamps that never run backwards, crashes included (Totem §5.1).
 
 Stable storage holds a value S such that no timestamp at or above S + timestamp_interval has been used. A
 token visit that could reach that waits for a new S; after a restart the clock begins at the old bound.

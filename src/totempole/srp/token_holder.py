@@ -1,4 +1,4 @@
-"""The token of one ring at one of its members: taken, held, visited, passed on, passed again (000 §4.1).
+"""The token of one ring at one of its members: taken, held, visited, passed on, passed again (Totem §4.1).
 
 It is there from the Commit token's first visit to the ring's end: Commit uses it to pass its token again,
 Recover and Operational to take and pass the regular one. What a visit means beyond that is the state's own.
@@ -7,11 +7,14 @@ Recover and Operational to take and pass the regular one. What a visit means bey
 from __future__ import annotations
 
 from totempole.link import Transmission
+from totempole.srp.alarms import DeadLink
 from totempole.srp.ordering import Blame
 from totempole.srp.packets import RegularMessage, RegularToken
 from totempole.srp.processor import Processor
 from totempole.srp.recovery import Recovery
-from totempole.srp.ring import Ring
+from totempole.srp.relay import Relay
+from totempole.srp.ring import Ring, successor_of
+from totempole.types import NO_PROCESSOR, ProcessorId
 
 
 class TokenHolder:
@@ -23,6 +26,7 @@ class TokenHolder:
         "_ordering",
         "_output",
         "_processor",
+        "_relay",
         "_visited_us",
         "held",
         "passed",
@@ -45,10 +49,11 @@ class TokenHolder:
         """The token as last sent, for retransmission."""
         self._visited_us = 0
         """When the token was last here."""
+        self._relay = Relay(ring, processor.me)
 
     # Taking it
 
-    def take(self, token: RegularToken) -> bool:
+    def take(self, token: RegularToken, data: bytes) -> bool:
         """Whether the token is this ring's next one, and need not wait for stable storage."""
         ring = self.ring
         if token.ring_id != ring.ring_id:
@@ -56,12 +61,14 @@ class TokenHolder:
             return False
         if token.token_seq < ring.my_token_seq:
             self._output.branch("redundant token")
+            self._answer(token, data)
             return False
         if token.sender != ring.predecessor:
-            # Somebody shows it to the wrong processor. Taken, there would be two tokens.
-            self._output.drop("token from another than the predecessor")
+            self._hand_on(token, data)
             return False
         ring.my_token_seq = token.token_seq + 1
+        if self._relay.shown != NO_PROCESSOR:
+            self._relay.came_round()
         self._processor.timeouts.token_came(self._output.now_us)
         self._clock.witness(token.timestamp)
         if self._must_wait_for_clock():
@@ -76,7 +83,7 @@ class TokenHolder:
         self._processor.reset_token_loss()
 
     def _must_wait_for_clock(self) -> bool:
-        """000 §5.1: no timestamp is used that stable storage does not cover."""
+        """Totem §5.1: no timestamp is used that stable storage does not cover."""
         self._processor.write_clock_ahead()
         if self._clock.outruns_storage(self._each_time_packets):
             self.ticket = self._processor.clock_ticket
@@ -113,6 +120,8 @@ class TokenHolder:
         processor, now_us = self._processor, self._output.now_us
         self._visited_us = now_us
         self.passed = self._ordering.visit(ring, token, recovery)
+        if self._relay.through != NO_PROCESSOR:
+            self._show_at_once()
         timeouts = processor.timeouts
         if len(ring.members) > 1:
             timeouts.token_left(now_us, ring.idle_rounds >= processor.config.idle_rounds)
@@ -137,7 +146,46 @@ class TokenHolder:
         if self.passed is not None:
             self._output.branch("token retransmitted")
             self._output.repeat_token(self.passed)
+            self._show_to(self._relay.next())
             self._processor.reset_token_retransmission()
+
+    # By way of another member (relay.py)
+
+    def _show_to(self, member: ProcessorId) -> None:
+        """The token that was passed."""
+        token = self.passed[0].packet if self.passed else None
+        if member != NO_PROCESSOR and type(token) is RegularToken and self._output.relays:
+            self._relay.shown = member
+            self._output.relay_token(member, token)
+
+    def _show_at_once(self) -> None:
+        relay = self._relay
+        through = relay.through
+        self._show_to(through)
+        relay.shown = NO_PROCESSOR
+        if relay.goes_on():
+            self._output.branch("dead link")
+            self._output.alarm(DeadLink(self.ring.successor, through))
+
+    def _answer(self, token: RegularToken, data: bytes) -> None:
+        """The predecessor's latest token has come a second time: it gets that one back."""
+        ring = self.ring
+        latest = token.token_seq + 1 == ring.my_token_seq and token.sender == ring.predecessor
+        if latest and self._relay.others and self._output.relays:
+            self._output.relay_token(ring.predecessor, token, data)
+
+    def _hand_on(self, token: RegularToken, data: bytes) -> None:
+        """Somebody shows this processor a token that is not for it. Taken, there would be two tokens."""
+        output, ring, members = self._output, self.ring, self.ring.members
+        if token.sender == self._processor.me:
+            self._relay.link_works()
+        elif token.seq < max(ring.my_aru, ring.last_sent_seq):
+            output.branch("redundant token")  # somebody has had it since, and numbered messages
+        elif token.sender not in members or not output.relays:
+            output.drop("token from another than the predecessor")
+        else:
+            output.branch("token handed on")
+            output.relay_token(successor_of(token.sender, members), token, data)
 
     def note_alive(self, message: RegularMessage) -> None:
         """Somebody numbered a message after this processor passed the token on: it was not lost."""

@@ -337,10 +337,14 @@ class Cluster:
 async def cluster(
     nodes: int = 3, *, seed: int | None = None, log: bool = True, real: bool | None = None
 ) -> AsyncIterator[Cluster]:
-    """A cluster of `nodes` nodes, all up. `seed`: not given, that of the run (`run`, `seeds`). `log`: each
-    node has a replica of the durable log, for `session.log` and `session.replica`. `real`: of `totem node`
-    processes, in real time; not given: as the run is."""
+    """A cluster of `nodes` nodes, all up. `seed`: not given, that of the run (`run`, `seeds`); within `seeds`
+    it must not be given. `log`: each node has a replica of the durable log, for `session.log` and
+    `session.replica`. `real`: of `totem node` processes, in real time; not given: as the run is."""
     trial = this_trial()
+    if trial.swept and seed is not None:
+        raise ValueError(
+            f"cluster(seed={seed}) would give each run of @seeds the same seed: leave seed= out here"
+        )
     seed = trial.seed if seed is None else seed
     made = Cluster(_nodes(range(1, nodes + 1), seed, log, trial.real if real is None else real), nodes, seed)
     with _chance_of(seed), _silence_of_the_dead():

@@ -106,7 +106,10 @@ class Program(Generic[T]):
     async def ready(self) -> T:
         """The same, once it is there."""
         if self._ready is None or self._life is None or self._life.is_over:
-            raise Crashed(f"{self!r} is not there: its host has crashed")
+            raise Crashed(
+                f"{self!r} is not there: its host has crashed. After a restart, or a storm, "
+                "`await c.settled()` waits until its programs have started again"
+            )
         return await asyncio.shield(self._ready)
 
     async def run(

@@ -38,6 +38,7 @@ def run(
     """Runs a coroutine, or a coroutine function, in virtual time. `seed`: of its clusters, if they name none.
     TimeOver is raised when `limit` virtual seconds are over. `real`: in real time, on real daemons; not
     given: if TOTEMPOLE_REAL is set, as `pytest --totem-real` does."""
+    __tracebackhide__ = True  # pytest then shows the lines of the test, not ours
     chosen = int(os.environ.get(SEED_VARIABLE, "0")) if seed is None else seed
     return _run(
         test() if callable(test) else test, Trial(chosen, _is_real() if real is None else real), limit
@@ -49,6 +50,7 @@ def _is_real() -> bool:
 
 
 def _run(test: Coroutine[Any, Any, T], trial: Trial, limit: float) -> T:
+    __tracebackhide__ = True
     return _run_real(test, trial) if trial.real else _run_virtual(test, trial, limit)
 
 
@@ -61,6 +63,7 @@ def _run_real(test: Coroutine[Any, Any, T], trial: Trial) -> T:
 
 
 def _run_virtual(test: Coroutine[Any, Any, T], trial: Trial, limit: float) -> T:
+    __tracebackhide__ = True
     is_late: list[str] = []
 
     async def main() -> T:
@@ -147,8 +150,9 @@ def seeds(
     def decorate(test: Callable[P, Coroutine[Any, Any, Any]]) -> Callable[P, None]:
         @functools.wraps(test)
         def run_all(*args: P.args, **kwargs: P.kwargs) -> None:
+            __tracebackhide__ = True
             for seed in _chosen(numbers):
-                trial = Trial(seed, _is_real())
+                trial = Trial(seed, _is_real(), swept=True)
                 try:
                     _run(test(*args, **kwargs), trial, limit)
                 except SkipTest:
@@ -199,6 +203,7 @@ def _report(
 
         fewer = shrink(trial.drawn, fails, shrink_runs)
         left = sum(map(len, fewer))
-        lines.append(f"of {count} faults these {left} are enough, each in place of its storm:")
+        these = "this one is enough" if left == 1 else f"these {left} are enough, each"
+        lines.append(f"of {count} faults {these} in place of its storm:")
         lines += [code(storm) for storm in fewer]
     return "\n".join(lines)

@@ -13,6 +13,8 @@ class Trial:
     seed: int = 0
     real: bool = False
     """On real daemons, in real time."""
+    swept: bool = False
+    """It is one of several runs, each with a seed of its own."""
     instead: list[list[Fault]] | None = None
     """Storms to have in place of those that are drawn."""
     drawn: list[list[Fault]] = field(default_factory=list)

@@ -5,51 +5,53 @@
    1.019969s  q    branch token retransmitted
    1.020010s  q    branch redundant token
    1.020035s  r    branch token retransmitted
-   1.020070s  r    branch redundant token
-   1.059918s  p    state operational>gather token loss
-   1.059974s  q    state operational>gather token loss
-   1.060000s  r    state operational>gather join
-   1.060000s  r    fault leave r
-   1.164974s  q    branch consensus timeout
-   1.164974s  q    state gather>gather consensus timeout
-   1.164974s  q    branch join held back
-   1.170030s  p    state gather>gather join
-   1.170030s  p    branch join held back
-   1.170065s  r    state gather>gather join
-   1.170065s  r    branch join held back
-   1.180097s  p    state gather>commit consensus
-   1.180155s  q    state gather>commit consensus
-   1.180242s  r    state gather>commit consensus
-   1.180331s  p    state commit>recover commit token
-   1.181841s  q    state commit>recover commit token
-   1.181940s  r    state commit>recover commit token
-   1.182230s  p    branch promise given
-   1.182325s  q    branch promise given
-   1.182430s  r    branch promise given
-   1.182513s  p    installs [p q r] transitional 14@1
-   1.182513s  p    installs {p q r} regular 16@1
-   1.182513s  p    state recover>operational ring installed
-   1.182604s  q    installs [p q r] transitional 14@1
-   1.182604s  q    installs {p q r} regular 16@1
-   1.182604s  q    state recover>operational ring installed
-   1.182679s  r    installs [p q r] transitional 14@1
-   1.182679s  r    installs {p q r} regular 16@1
-   1.182679s  r    state recover>operational ring installed
-   1.182915s  r    state operational>left left
-   1.182915s  r    leave
-   1.182994s  q    branch graceful leave
-   1.182994s  q    state operational>gather leave
-   1.183002s  p    branch graceful leave
-   1.183002s  p    state operational>gather leave
-   1.183060s  p    state gather>commit consensus
-   1.183129s  q    state gather>commit consensus
-   1.184548s  p    state commit>recover commit token
-   1.184638s  q    state commit>recover commit token
-   1.184886s  p    branch promise given
-   1.184989s  q    branch promise given
-   1.185098s  p    installs [p q] transitional 18@1
-   1.185098s  p    installs {p q} regular 20@1
-   1.185098s  p    state recover>operational ring installed
-   1.185159s  q    installs [p q] transitional 18@1
-   1.185159s  q    installs {p q} regular 20@1
-   1.185159s  q    state recover>operational ring installed
+   1.020043s  r    branch redundant token
+   1.020119s  q    branch token handed on
+   1.040053s  p    branch token handed on
+   1.059921s  p    state operational>gather token loss
+   1.059977s  q    state operational>gather token loss
+   1.059986s  r    state operational>gather join
+   1.059986s  r    fault leave r
+   1.164977s  q    branch consensus timeout
+   1.164977s  q    state gather>gather consensus timeout
+   1.164977s  q    branch join held back
+   1.170041s  r    state gather>gather join
+   1.170041s  r    branch join held back
+   1.170059s  p    state gather>gather join
+   1.170059s  p    branch join held back
+   1.180056s  p    state gather>commit consensus
+   1.180133s  q    state gather>commit consensus
+   1.180200s  r    state gather>commit consensus
+   1.180292s  p    state commit>recover commit token
+   1.181819s  q    state commit>recover commit token
+   1.181889s  r    state commit>recover commit token
+   1.182229s  p    branch promise given
+   1.182295s  q    branch promise given
+   1.182386s  r    branch promise given
+   1.182460s  p    installs [p q r] transitional 14@1
+   1.182460s  p    installs {p q r} regular 16@1
+   1.182460s  p    state recover>operational ring installed
+   1.182542s  q    installs [p q r] transitional 14@1
+   1.182542s  q    installs {p q r} regular 16@1
+   1.182542s  q    state recover>operational ring installed
+   1.182637s  r    installs [p q r] transitional 14@1
+   1.182637s  r    installs {p q r} regular 16@1
+   1.182637s  r    state recover>operational ring installed
+   1.182885s  r    state operational>left left
+   1.182885s  r    leave
+   1.182949s  q    branch graceful leave
+   1.182949s  q    state operational>gather leave
+   1.182997s  p    branch graceful leave
+   1.182997s  p    state operational>gather leave
+   1.183043s  p    state gather>commit consensus
+   1.183136s  q    state gather>commit consensus
+   1.184531s  p    state commit>recover commit token
+   1.184635s  q    state commit>recover commit token
+   1.184906s  p    branch promise given
+   1.184970s  q    branch promise given
+   1.185062s  p    installs [p q] transitional 18@1
+   1.185062s  p    installs {p q} regular 20@1
+   1.185062s  p    state recover>operational ring installed
+   1.185167s  q    installs [p q] transitional 18@1
+   1.185167s  q    installs {p q} regular 20@1
+   1.185167s  q    state recover>operational ring installed

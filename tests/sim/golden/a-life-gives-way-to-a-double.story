@@ -3,6 +3,7 @@
    1.020618s  p    branch token retransmitted
    1.020674s  q    branch token retransmitted
    1.020685s  q    branch redundant token
+   1.020741s  p    branch token handed on
    1.060618s  p    state operational>gather token loss
    1.060674s  q    state operational>gather token loss
    1.100000s  r    fault double r
@@ -13,58 +14,58 @@
    1.118174s  q    branch consensus timeout
    1.118174s  q    state gather>gather consensus timeout
    1.118174s  q    branch join held back
-   1.120742s  p    state gather>commit consensus
-   1.120839s  q    state gather>commit consensus
-   1.120976s  p    state commit>recover commit token
-   1.122525s  q    state commit>recover commit token
-   1.122782s  p    branch promise given
-   1.122876s  q    branch promise given
-   1.122985s  p    installs [p q] transitional 14@1
-   1.122985s  p    installs {p q} regular 16@1
-   1.122985s  p    state recover>operational ring installed
-   1.123049s  q    installs [p q] transitional 14@1
-   1.123049s  q    installs {p q} regular 16@1
-   1.123049s  q    state recover>operational ring installed
+   1.120767s  p    state gather>commit consensus
+   1.120826s  q    state gather>commit consensus
+   1.121001s  p    state commit>recover commit token
+   1.122512s  q    state commit>recover commit token
+   1.122748s  p    branch promise given
+   1.122827s  q    branch promise given
+   1.122917s  p    installs [p q] transitional 14@1
+   1.122917s  p    installs {p q} regular 16@1
+   1.122917s  p    state recover>operational ring installed
+   1.122982s  q    installs [p q] transitional 14@1
+   1.122982s  q    installs {p q} regular 16@1
+   1.122982s  q    state recover>operational ring installed
    1.401461s  r    installs {r} regular 281604@3
    1.401461s  r    state starting>gather start
    1.401461s  r    state gather>commit consensus
-   1.401526s  p    state operational>gather join
-   1.401531s  q    state operational>gather join
+   1.401539s  p    state operational>gather join
+   1.401563s  q    state operational>gather join
    1.402137s  r    state commit>recover commit token
    1.402172s  r    branch promise given
    1.402192s  r    installs [r] transitional 281606@3
    1.402192s  r    installs {r} regular 281608@3
    1.402192s  r    state recover>operational ring installed
-   1.411592s  r    state operational>gather join
-   1.411684s  p    state gather>commit consensus
-   1.411773s  q    state gather>commit consensus
-   1.411841s  r    state gather>commit consensus
-   1.413172s  p    state commit>recover commit token
-   1.413232s  q    state commit>recover commit token
-   1.413304s  r    state commit>recover commit token
-   1.414290s  p    branch promise given
-   1.414361s  q    branch promise given
-   1.414436s  r    branch promise given
-   1.414518s  p    installs [p q] transitional 281610@1
-   1.414518s  p    installs {p q r} regular 281612@1
-   1.414518s  p    state recover>operational ring installed
-   1.414587s  q    installs [p q] transitional 281610@1
-   1.414587s  q    installs {p q r} regular 281612@1
-   1.414587s  q    state recover>operational ring installed
-   1.414673s  r    installs [r] transitional 281610@3
-   1.414673s  r    installs {p q r} regular 281612@1
-   1.414673s  r    state recover>operational ring installed
+   1.411602s  r    state operational>gather join
+   1.411686s  p    state gather>commit consensus
+   1.411787s  q    state gather>commit consensus
+   1.411858s  r    state gather>commit consensus
+   1.413174s  p    state commit>recover commit token
+   1.413251s  q    state commit>recover commit token
+   1.413320s  r    state commit>recover commit token
+   1.414253s  p    branch promise given
+   1.414349s  q    branch promise given
+   1.414422s  r    branch promise given
+   1.414508s  p    installs [p q] transitional 281610@1
+   1.414508s  p    installs {p q r} regular 281612@1
+   1.414508s  p    state recover>operational ring installed
+   1.414568s  q    installs [p q] transitional 281610@1
+   1.414568s  q    installs {p q r} regular 281612@1
+   1.414568s  q    state recover>operational ring installed
+   1.414632s  r    installs [r] transitional 281610@3
+   1.414632s  r    installs {p q r} regular 281612@1
+   1.414632s  r    state recover>operational ring installed
    2.500000s  r    fault restart r
    2.500000s  r    starts, incarnation 2
    2.500849s  r    installs {r} regular 16@3
    2.500849s  r    state starting>gather start
    2.500849s  r    state gather>commit consensus
-   2.500930s  p    branch join of a former life
-   2.500930s  q    branch join of a former life
+   2.500938s  p    branch join of a former life
+   2.500946s  q    branch join of a former life
    2.502793s  r    state commit>recover commit token
    2.502828s  r    branch promise given
    2.502848s  r    installs [r] transitional 18@3
    2.502848s  r    installs {r} regular 20@3
    2.502848s  r    state recover>operational ring installed
-   2.651529s  r    branch gave way to another of its number
-   2.651529s  r    crash
+   2.651555s  r    branch gave way to another of its number
+   2.651555s  r    crash

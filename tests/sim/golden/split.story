@@ -54,6 +54,7 @@
    0.312747s  q    branch token retransmitted
    0.312810s  r    branch token retransmitted
    0.312818s  r    branch redundant token
+   0.312876s  q    branch token handed on
    0.322907s  p    branch token retransmitted
    0.372747s  q    state operational>gather token loss
    0.372810s  r    state operational>gather token loss
@@ -64,53 +65,53 @@
    0.431310s  r    branch consensus timeout
    0.431310s  r    state gather>gather consensus timeout
    0.431310s  r    branch join held back
-   0.432887s  q    state gather>commit consensus
-   0.432944s  r    state gather>commit consensus
+   0.432879s  q    state gather>commit consensus
+   0.432961s  r    state gather>commit consensus
    0.433907s  p    branch consensus timeout
    0.433907s  p    state gather>gather consensus timeout
    0.433907s  p    branch join held back
    0.433907s  p    state gather>commit consensus
-   0.434250s  q    state commit>recover commit token
-   0.434327s  r    state commit>recover commit token
+   0.434242s  q    state commit>recover commit token
+   0.434319s  r    state commit>recover commit token
    0.434348s  p    state commit>recover commit token
    0.434383s  p    branch promise given
    0.434403s  p    delivered 10 in 12@1 from 0.200260s to 0.200571s: 10 of p
    0.434403s  p    installs [p] transitional 14@1
    0.434403s  p    installs {p} regular 16@1
    0.434403s  p    state recover>operational ring installed
-   0.434607s  q    branch promise given
-   0.434694s  r    branch promise given
-   0.434801s  q    delivered 10 in 12@1 from 0.200395s to 0.200635s: 10 of p
-   0.434801s  q    installs [q r] transitional 14@2
-   0.434801s  q    installs {q r} regular 16@2
-   0.434801s  q    state recover>operational ring installed
-   0.434883s  r    delivered 10 in 12@1 from 0.200503s to 0.200719s: 10 of p
-   0.434883s  r    installs [q r] transitional 14@2
-   0.434883s  r    installs {q r} regular 16@2
-   0.434883s  r    state recover>operational ring installed
+   0.434533s  q    branch promise given
+   0.434595s  r    branch promise given
+   0.434692s  q    delivered 10 in 12@1 from 0.200395s to 0.200635s: 10 of p
+   0.434692s  q    installs [q r] transitional 14@2
+   0.434692s  q    installs {q r} regular 16@2
+   0.434692s  q    state recover>operational ring installed
+   0.434762s  r    delivered 10 in 12@1 from 0.200503s to 0.200719s: 10 of p
+   0.434762s  r    installs [q r] transitional 14@2
+   0.434762s  r    installs {q r} regular 16@2
+   0.434762s  r    state recover>operational ring installed
    0.700000s  -    fault heal
-   0.751239s  r    branch idle rings meet
-   0.751239s  r    state operational>gather foreign message
-   0.751277s  q    branch idle rings meet
-   0.751277s  q    state operational>gather foreign message
-   0.751320s  p    state operational>gather join
-   0.751380s  p    state gather>commit consensus
-   0.751477s  q    state gather>commit consensus
-   0.751543s  r    state gather>commit consensus
-   0.752948s  p    state commit>recover commit token
-   0.753399s  q    state commit>recover commit token
-   0.753489s  r    state commit>recover commit token
-   0.753827s  p    branch promise given
-   0.753929s  q    branch promise given
-   0.754022s  r    branch promise given
-   0.754083s  p    installs [p] transitional 18@1
-   0.754083s  p    installs {p q r} regular 20@1
-   0.754083s  p    state recover>operational ring installed
-   0.754157s  q    delivered 5 in 16@2 from 0.600000s to 0.600179s: 5 of q
-   0.754157s  q    installs [q r] transitional 18@2
-   0.754157s  q    installs {p q r} regular 20@1
-   0.754157s  q    state recover>operational ring installed
-   0.754254s  r    delivered 5 in 16@2 from 0.600094s to 0.600284s: 5 of q
-   0.754254s  r    installs [q r] transitional 18@2
-   0.754254s  r    installs {p q r} regular 20@1
-   0.754254s  r    state recover>operational ring installed
+   0.751277s  r    branch idle rings meet
+   0.751277s  r    state operational>gather foreign message
+   0.751282s  q    branch idle rings meet
+   0.751282s  q    state operational>gather foreign message
+   0.751374s  p    state operational>gather join
+   0.751386s  p    state gather>commit consensus
+   0.751466s  q    state gather>commit consensus
+   0.751556s  r    state gather>commit consensus
+   0.752954s  p    state commit>recover commit token
+   0.753388s  q    state commit>recover commit token
+   0.753476s  r    state commit>recover commit token
+   0.753792s  p    branch promise given
+   0.753868s  q    branch promise given
+   0.753940s  r    branch promise given
+   0.754028s  p    installs [p] transitional 18@1
+   0.754028s  p    installs {p q r} regular 20@1
+   0.754028s  p    state recover>operational ring installed
+   0.754112s  q    delivered 5 in 16@2 from 0.600000s to 0.600174s: 5 of q
+   0.754112s  q    installs [q r] transitional 18@2
+   0.754112s  q    installs {p q r} regular 20@1
+   0.754112s  q    state recover>operational ring installed
+   0.754197s  r    delivered 5 in 16@2 from 0.600067s to 0.600282s: 5 of q
+   0.754197s  r    installs [q r] transitional 18@2
+   0.754197s  r    installs {p q r} regular 20@1
+   0.754197s  r    state recover>operational ring installed

@@ -4,8 +4,8 @@ A state that was reached with less of the bounds spent covers one that has spent
 
 What is judged, and when:
 - the protocol raises nothing, at every move;
-- a safe message that is delivered has been received by every member of the configuration (000 §3.5), at every
-  delivery;
+- a safe message that is delivered has been received by every member of the configuration (Totem §3.5), at
+  every delivery;
 - all ring properties of `checkers`, over the rows of the path, wherever a processor has delivered a message
   or installed a configuration and the pasts of all processors have not been judged together before;
 - at every state at rest, all is put right (the network is whole, all that are down start again), packets take
@@ -187,7 +187,7 @@ class Explorer:
         return tuple(self._unsafe(before, step))
 
     def _unsafe(self, before: State, step: Step) -> Iterator[Violation]:
-        """000 §3.5: a safe message is delivered when every member of the configuration has received it."""
+        """Totem §3.5: a safe message is delivered when every member of the configuration has received it."""
         assert step.move is not None
         members = self.space.cabinet[before.processors[step.actor]].members
         for one in step.move.told:

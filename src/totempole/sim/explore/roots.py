@@ -53,7 +53,8 @@ def laden(rehearsal: Rehearsal) -> None:
 def gap(rehearsal: Rehearsal) -> None:
     """The others lack a message of the first and have safe ones after it; the first is gone, with the token.
 
-    What they may deliver past the gap depends on what they promise each other while they recover (000 §4.3).
+    What they may deliver past the gap depends on what they promise each other while they recover (Totem
+    §4.3).
     """
     ring(rehearsal)
     rehearsal.lost = lambda packet: isinstance(packet, RegularMessage) and packet.sender == 1

@@ -96,6 +96,8 @@ BRANCHES = (
     "redundant token",
     "redundant commit token",
     "token retransmitted",
+    "token handed on",
+    "dead link",
     "commit token lost before it came",
     "commit token given up by a member",
     "commit token lost on its first rotation",

@@ -70,14 +70,14 @@ GROUP_MUTANTS: tuple[Mutant, ...] = (
         "Membership.install",
         "self._lineage = self._lineage or frozenset((self._me,))\n    self._parts.clear()",
         "self._lineage = self._lineage or frozenset((self._me,))",
-        20,
+        7,
     ),
     _mutant(
         "those of the last configuration alone count as come along",
         "Membership._install_transitional",
         "self._lineage = members if self._lineage is None else self._lineage & members",
         "self._lineage = members",
-        20,
+        28,
     ),
     _mutant(
         "everyone counts as come along",
@@ -110,7 +110,7 @@ GROUP_MUTANTS: tuple[Mutant, ...] = (
         "Membership.join",
         "if self._is_out(process) or process in self._table.entries(group):",
         "if process in self._table.entries(group):",
-        10,
+        12,
     ),
     _mutant(
         "only those of the own processor count as come along",
@@ -178,7 +178,7 @@ GROUP_MUTANTS: tuple[Mutant, ...] = (
         "GroupLayer._disconnect",
         "self._lanes.add(Unit(RunKind.DISCONNECT, (process, False), count=len(local.groups)))",
         "self._lanes.add(Unit(RunKind.DISCONNECT, (process, True), count=len(local.groups)))",
-        7,
+        12,
     ),
     _mutant(
         "service forgotten in a packet",
@@ -287,7 +287,7 @@ GROUP_MUTANTS: tuple[Mutant, ...] = (
         "GroupLayer._is_safe",
         "place.key <= self._safe_key",
         "place.key.seq <= self._safe_key.seq",
-        4,
+        1,
     ),
     _mutant(
         "notices told twice",

@@ -18,7 +18,17 @@ from totempole.sim.fuzz.circumstances import SEVERED
 from totempole.sim.fuzz.group_plan import undamaged
 from totempole.sim.fuzz.plan import CALM_US, FIRST_FAULT_US, MS, Planner, S
 from totempole.sim.fuzz.profiles import ALL, Profile
-from totempole.sim.script import Ambush, Heal, OnProcessor, Partition, Scenario, Setting, When
+from totempole.sim.script import (
+    Ambush,
+    DropNext,
+    Heal,
+    OnProcessor,
+    Partition,
+    Scenario,
+    Setting,
+    When,
+)
+from totempole.sim.script_faults import Stray
 from totempole.sim.script_logs import Append, OnLog, Read, SetReplica
 from totempole.types import Fence, ProcessorId
 
@@ -128,6 +138,23 @@ class LogPlanner(Planner):
         self._plan_reads()
         for name in self._races.sample(FENCES, self._races.choice((0, 1, 1, 2))):
             self._plan_race(name)
+        self._plan_hints()
+
+    def _plan_hints(self) -> None:
+        """Acknowledgements past the order are lost, and recordings of them come later or at a wrong place."""
+        random = Random(f"{self.PURPOSE}/{self._seed}/hints")
+        for _ in range(random.choice((0, 1, 1, 2, 4))):
+            me, other = random.choice(self.everyone), random.choice((None, random.choice(self.everyone)))
+            count, after_us = random.choice((1, 2, 20)), random.randint(1, 2_000) * MS
+            act: DropNext | Stray = random.choice(
+                (
+                    DropNext("unordered", random.choice((me, None)), other, count),
+                    Stray("replay", "unordered", me, None, count, after_us),
+                    Stray("replay", "unordered", None, other, count, after_us),
+                    Stray("reflect", "unordered", me, None, count),
+                )
+            )
+            self.at(random.randint(FIRST_FAULT_US, CALM_US - S), act)
 
     def _plan_race(self, name: str) -> None:
         """Rivals with the same fences, step after step. Some try again later, there or elsewhere; some are

@@ -10,7 +10,7 @@ from totempole.sim.fuzz.mutation import Mutant, hunt, mutated_stack
 __all__ = ["BY_HAND", "HARMLESS", "MUTANTS", "STAGED", "UNNOTICED", "Mutant", "hunt", "mutated_stack"]
 
 MUTANTS: tuple[Mutant, ...] = (
-    # 000 §4.1, ordering
+    # Totem §4.1, ordering
     Mutant("safe after one rotation", "Ring.forwarded", "safe = min(aru, self.last_aru_seen)", "safe = aru"),
     Mutant(
         "safe delivered as agreed",
@@ -30,19 +30,21 @@ MUTANTS: tuple[Mutant, ...] = (
         "Ring.take_deliverable",
         "if not message.recovered:",
         "if message.seq:",
+        3,
     ),
     Mutant(
         "aru never lowered",
         "Ring.updated_aru",
         "if mine < aru or aru_id in (me, NO_PROCESSOR):",
         "if aru_id in (me, NO_PROCESSOR):",
+        3,
     ),
     Mutant(
         "buffers freed before safe",
         "Ring.release",
         "stop = min(self.safe_up_to, self.delivered)",
         "stop = self.delivered",
-        5,
+        4,
     ),
     Mutant(
         "nothing asked for again",
@@ -99,7 +101,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "self.last_originated = ring.last_numbered = seq + len(new)",
         "self.last_originated = ring.last_numbered = seq + len(new)\n        self._number -= 1",
     ),
-    # 000 §4.2, membership
+    # Totem §4.2, membership
     Mutant(
         "ring number not persisted",
         "SingleRing.__init__",
@@ -125,6 +127,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "Gathering._believable_failures",
         "return join.fail_set if join.sender in self._memb else join.fail_set - self._memb",
         "return join.fail_set",
+        3,
     ),
     Mutant(
         "idle rings never meet",
@@ -183,7 +186,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "remember(self._barred_until_us, processor, 2 ** 62)",
         27,
     ),
-    # 000 §4.3, recovery
+    # Totem §4.3, recovery
     Mutant(
         "no transitional configuration",
         "Output.install",
@@ -221,6 +224,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "Recover.on_new_ring_message",
         "if old is not None and old.ring_id == processor.installed.ring_id:",
         "if old is not None:",
+        52,
     ),
     Mutant(
         "nothing exchanged",
@@ -241,14 +245,14 @@ MUTANTS: tuple[Mutant, ...] = (
         "Recovery.__init__",
         "self.high_ring_delivered = max((entry.high_delivered for entry in companions))",
         "self.high_ring_delivered = min((entry.high_delivered for entry in companions))",
-        4,
+        3,
     ),
     Mutant(
         "installed before everyone has everything",
         "Recovery.complete",
         "return self._quiet_rounds >= 3 and self._covered_rounds >= 2",
         "return self._quiet_rounds >= 1",
-        19,
+        3,
     ),
     Mutant(
         "unsafe messages delivered on the old ring",
@@ -262,6 +266,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "Recovery._deliverable_in_transition",
         "if seq > old.delivered and (seq <= old.my_aru or message.sender in self.deliver_memb):",
         "if seq > old.delivered:",
+        27,
     ),
     Mutant(
         "nothing delivered past a gap",
@@ -400,14 +405,14 @@ MUTANTS: tuple[Mutant, ...] = (
         "Recovery.update_flag",
         "if retrans_flg and self._flag_is_mine:",
         "if retrans_flg:",
-        19,
+        324,
     ),
     Mutant(
         "a Commit token of another membership taken",
         "Gather.on_commit_token",
         "members == gathering.candidates",
         "processor.me in members",
-        40,
+        44,
     ),
     Mutant(
         "a Commit token with an old number taken",
@@ -428,6 +433,24 @@ MUTANTS: tuple[Mutant, ...] = (
 
 
 STAGED: tuple[Mutant, ...] = (
+    Mutant(
+        "a repeated token shown to nobody",
+        "TokenHolder.retransmit",
+        "self._show_to(self._relay.next())",
+        "pass",
+    ),
+    Mutant(
+        "a shown token dropped",
+        "TokenHolder._hand_on",
+        "output.relay_token(successor_of(token.sender, members), token, data)",
+        "pass",
+    ),
+    Mutant(
+        "a dead link found anew in every rotation",
+        "TokenHolder.take",
+        "self._relay.came_round()",
+        "self._relay.link_works()",
+    ),
     Mutant(
         "a Join said once",
         "TIMER_TABLE",
@@ -485,8 +508,8 @@ STAGED: tuple[Mutant, ...] = (
     Mutant(
         "a lost token never passed again",
         "TokenHolder.retransmit",
-        "self._output.repeat_token(self.passed)",
-        "pass",
+        "self.passed is not None",
+        "False",
     ),
     Mutant(
         "the token rests before all is safe",
@@ -521,8 +544,8 @@ STAGED: tuple[Mutant, ...] = (
     Mutant(
         "a call to wake the ring ignored",
         "TABLE",
-        "_drop, Operational.on_wake, _drop, _drop, _drop, _drop)}",
-        "_drop,) * 6}",
+        "(_drop, Operational.on_wake, _drop, _drop, _drop, _drop)",
+        "(_drop,) * 6",
     ),
     Mutant(
         "any message proves that the token lives",

@@ -35,7 +35,7 @@ NETWORK_MUTANTS: tuple[Mutant, ...] = (
     # Health
     _rrp(
         "hellos not counted",
-        "Replicator._end_round",
+        "Watch._end_round",
         "if not counter or sender not in self._ring.members:",
         "if counter >= 0:",
         1,
@@ -129,7 +129,7 @@ NETWORK_BY_HAND: tuple[tuple[Mutant, str], ...] = (
     (
         _rrp(
             "hellos missed on networks that their sender lacks",
-            "Replicator._end_round",
+            "Watch._end_round",
             "common = speaker.ways.networks if speaker.ways else 0",
             "common = len(self._link)",
         ),
@@ -156,7 +156,7 @@ NETWORK_BY_HAND: tuple[tuple[Mutant, str], ...] = (
     (
         _rrp(
             "a recorded hello believed",
-            "Replicator._take_hello",
+            "Watch.take_hello",
             "if hello.counter <= heard[long]:",
             "if hello.counter < 0:",
         ),
@@ -179,6 +179,15 @@ NETWORK_BY_HAND: tuple[tuple[Mutant, str], ...] = (
             "bounds.append((total - 1) * sum_ // whole)",
         ),
         "test_stripes_carry_every_byte_on_as_many_networks_as_there_are_copies",
+    ),
+    (
+        _rrp(
+            "a path that goes from bad to dead not told",
+            "Path.note",
+            "if not is_too_many and (not is_end):",
+            "if not is_too_many:",
+        ),
+        "test_a_network_that_lost_some_large_datagrams_and_then_all_is_dead_for_them",
     ),
     (
         _rrp(
@@ -246,7 +255,7 @@ NETWORK_BY_HAND: tuple[tuple[Mutant, str], ...] = (
     (
         _rrp(
             "departed members monitored",
-            "Replicator._find",
+            "Watch.find",
             "for member in sorted(self._ring.members):",
             "for member in sorted(self._speakers):",
         ),

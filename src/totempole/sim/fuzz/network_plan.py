@@ -1,4 +1,4 @@
-"""Seeds of rings on several networks: the faults of `plan`, and those of 004 §3 on single networks.
+"""Seeds of rings on several networks: the faults of `plan`, and those of RRP §3 on single networks.
 
 On a network a processor cannot send, or cannot receive; some do not hear some others; nobody hears anybody;
 one way, now and then, in part, or late. Two networks fail by halves. People drain and restore networks, or
@@ -206,7 +206,7 @@ def cannot_receive(plan: NetworkPlanner, at_us: int, network: str) -> None:
 
 
 def some_to_some(plan: NetworkPlanner, at_us: int, network: str) -> None:
-    """004 §3: from a subset to a subset, which may overlap."""
+    """RRP §3: from a subset to a subset, which may overlap."""
     sources, targets = plan.some(), plan.some()
     for source in sources:
         for target in targets:
@@ -375,7 +375,7 @@ class OnlyNetworks(NetworkPlanner):
         self._steps += [Step(LAST_END_US, alarm), Step(LAST_END_US, ExpectSettled(SETTLE_US))]
 
     def _lasting(self, network: str) -> tuple[list[Action], str]:
-        """A fault of 004 §3, and what must be said of it."""
+        """A fault of RRP §3, and what must be said of it."""
         random, everyone = self.nets, self.everyone
         one, other = random.sample(everyone, 2)
         kinds = ["all", "path"] if len(everyone) == 2 else ["all", "send", "receive", "path", "split"]

@@ -304,7 +304,7 @@ class Planner:
 
     def _plan_late_crash(self) -> None:
         """A short stop stretches the timeouts of a busy ring. After a long rest it notices a crash as fast as
-        ever (decision 0007)."""
+        ever (decision 0007), and before it as fast as stretched timeouts allow."""
         stopped_us = CALM_US + 200 * MS
         for me in self.everyone:
             self.at(CALM_US, Traffic(me, 400.0, 50, 0.0, stopped_us + self._token_loss_us))
@@ -312,7 +312,7 @@ class Planner:
         self.at(stopped_us, OnProcessor("pause", me))
         self.at(stopped_us + self._token_loss_us * 3 // 4, OnProcessor("resume", me))
         self.at(CALM_US + S + self._idle_us, OnProcessor("crash", self._extra.choice(self.everyone)))
-        self.at(self._end_us, ExpectSettled(3 * self._token_loss_us + 300 * MS))
+        self.at(self._end_us, ExpectSettled(3 * self._token_loss_us + 300 * MS, SETTLE_US))
 
     def at(self, at_us: int, action: Action) -> None:
         if self.around.harms.permits(action, self._clean()):

@@ -1,4 +1,4 @@
-"""What the papers measured while nothing fails: throughput and latency (000 §4.4, 003 "Performance").
+"""The papers' measurements without faults: throughput and latency (Totem §4.4, Totem CACM "Performance").
 
 A delivery's row in the trace bears the instant at which its packet was taken from the buffer. The time that
 the machine needs to receive it is added here, since an application has the message no sooner.

@@ -1,4 +1,4 @@
-"""What the papers measured when something fails: a lost token (000 §4.4), a crash (003 "Performance")."""
+"""The papers' measurements of faults: a lost token (Totem §4.4), a crash (Totem CACM "Performance")."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ MISSED = ("operational", "gather")
 """And those when the token is missed."""
 
 TOKEN_LOSS_US = 100 * MS
-"""000 §4.4: the token loss timeout of these experiments was 100 milliseconds, and set by hand."""
+"""Totem §4.4: the token loss timeout of these experiments was 100 milliseconds, and set by hand."""
 RETRANSMISSION_US = 15 * MS
-"""000 does not say after how long a token was passed again."""
+"""Totem does not say after how long a token was passed again."""
 SETTLING_US = 300 * MS
 FOREVER = 10**9
 
@@ -119,10 +119,10 @@ def crashes(
 ) -> list[Crash]:
     """Crashes one processor after another, at any instant, and has it back before the next.
 
-    003 states the times but not the timeouts. Here the token counts as lost after 40 ms (a message that is
-    still on its way at the crash starts the timer anew), a Join is repeated after 2 ms, and who has not
-    agreed after 6 ms is left out: the consensus timeout is 4.8 ms, and each processor adds up to a quarter at
-    random (srp/gather.py).
+    Totem CACM states the times but not the timeouts. Here the token counts as lost after 40 ms (a message
+    that is still on its way at the crash starts the timer anew), a Join is repeated after 2 ms, and who has
+    not agreed after 6 ms is left out: the consensus timeout is 4.8 ms, and each processor adds up to a
+    quarter at random (srp/gather.py).
     """
     config = machine.config(
         token_loss_us=40 * MS, token_retransmission_us=10 * MS, join_us=2 * MS, consensus_us=4_800

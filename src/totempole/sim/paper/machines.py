@@ -1,24 +1,24 @@
-"""The machines of 000 §4.4, of 003 and of 004 §8, as far as the papers tell what they could do.
+"""The machines of Totem §4.4, of Totem CACM and of RRP §8, as far as the papers tell what they could do.
 
 Neither paper states what a message costs its processors.
 
 **Sun 4/IPC.** Two numbers, the cost of a packet and that of a byte, were found from the two exact throughputs
-of 000 §4.4, five processors sending with a window of 70: 1130 messages/s of 4 bytes and 810 of 1024 bytes.
+of Totem §4.4, five processors sending with a window of 70: 1130 messages/s of 4 bytes and 810 of 1024 bytes.
 Each was bisected in turn until the simulator gave its throughput, and rounded. How a cost divides is assumed:
 
-- sending a message costs what receiving it does, as the analytical model of 000 assumes;
+- sending a message costs what receiving it does, as the analytical model of Totem assumes;
 - handing it to the application costs twice either. That is the least whole multiple with which the latency at
   400 messages/s is below the published 10 ms; at equal parts it would be 11.3;
 - a token costs what a packet costs that is handed to nobody; an input that is no packet, 50 us.
 
 All else must come out by itself. Where it does not, the table of `totem figures` says so.
 
-**SPARCstation 20.** 003 states no throughput but in a figure that is lost. It states two times for eight of
-these machines: a crash is detected within 50 ms, which bounds the token loss timeout, and recovery then takes
-less than 20 ms, typically. The costs are those of the Sun 4/IPC divided by 3, the least whole number with
-which recovery is that quick.
+**SPARCstation 20.** Totem CACM states no throughput but in a figure that is lost. It states two times for
+eight of these machines: a crash is detected within 50 ms, which bounds the token loss timeout, and recovery
+then takes less than 20 ms, typically. The costs are those of the Sun 4/IPC divided by 3, the least whole
+number with which recovery is that quick.
 
-**Pentium II and III.** 004 sends frames of one packet each, and ours are full of a larger packet's segments.
+**Pentium II and III.** RRP sends frames of one packet each, and ours are full of a larger packet's segments.
 A frame costs its receiver something each time it comes, copies too, and its sender as much. What it contains
 costs once more where it is new, and each message in it a little. Three numbers were found from three points
 of figure 8, four Pentium II: passive replication at 100 and 1400 bytes, active at 1400. What one network does
@@ -82,7 +82,7 @@ class Machine:
         }
         return RingConfig(**{**steady, **settings})
 
-    # What the analytical model of 000 §4.4 asks for, in microseconds
+    # What the analytical model of Totem §4.4 asks for, in microseconds
 
     def wire_us(self, size: int) -> float:
         """The time that a datagram of so many bytes holds the network."""
@@ -132,13 +132,13 @@ def costs_of(packet_us: float, byte_ns: float, event_us: float) -> Costs:
 
 SUN_4_IPC = Machine(
     name="Sun 4/IPC",
-    paper="000",
+    paper="Totem",
     processors=5,
     costs=costs_of(packet_us=257, byte_ns=93, event_us=50),
     lan=ETHERNET,
     disk_us=20 * MS,
     window_packets=70,
-    calibrated_on="1130 messages/s of 4 bytes and 810 of 1024 bytes (000 §4.4)",
+    calibrated_on="1130 messages/s of 4 bytes and 810 of 1024 bytes (Totem §4.4)",
 )
 
 SPEED_UP = 3
@@ -146,13 +146,13 @@ SPEED_UP = 3
 
 SPARCSTATION_20 = Machine(
     name="SPARCstation 20",
-    paper="003",
+    paper="Totem CACM",
     processors=8,
     costs=costs_of(packet_us=257 / SPEED_UP, byte_ns=93 / SPEED_UP, event_us=50 / SPEED_UP),
     lan=FAST_ETHERNET,
     disk_us=5 * MS,
     window_packets=70,
-    calibrated_on="a crash detected within 50 ms and recovered from in less than 20 ms (003, Performance)",
+    calibrated_on="a crash detected within 50 ms and recovered from in less than 20 ms (Totem CACM)",
 )
 
 
@@ -173,24 +173,24 @@ def pentium_costs(speed_up: float = 1.0) -> Costs:
 
 PENTIUM_II = Machine(
     name="Pentium II",
-    paper="004",
+    paper="RRP",
     processors=4,
     costs=pentium_costs(),
     lan=FAST_ETHERNET,
     disk_us=5 * MS,
     window_packets=100,
-    calibrated_on="passive replication at 100 and 1400 bytes, active at 1400 (004 figure 8)",
+    calibrated_on="passive replication at 100 and 1400 bytes, active at 1400 (RRP figure 8)",
 )
 
 PENTIUM_III = Machine(
     name="Pentium III",
-    paper="004",
+    paper="RRP",
     processors=6,
     costs=pentium_costs(1.15),
     lan=FAST_ETHERNET,
     disk_us=5 * MS,
     window_packets=100,
-    calibrated_on="passive replication at 1400 bytes (004 figure 9); else as the Pentium II",
+    calibrated_on="passive replication at 1400 bytes (RRP figure 9); else as the Pentium II",
 )
 
 MACHINES = {

@@ -1,10 +1,10 @@
-"""Figures 6 to 9 of 004: payload over message size, of one network and of two, active and passive.
+"""Figures 6 to 9 of RRP: payload over message size, of one network and of two, active and passive.
 
 The points are read off the vectors of the paper's PostScript. Figures 6 and 7 are messages a second with four
 and with six processors, figures 8 and 9 the same in KB/s (of 1,000 bytes); they agree to 0.1 %. So one table
 says all.
 
-004 §8: two networks of 100 Mbit/s, every processor sends as flow control permits; four Pentium II of 450 MHz,
+RRP §8: two networks of 100 Mbit/s, every processor sends as flow control permits; four Pentium II of 450 MHz,
 six Pentium III of 900 MHz to 1 GHz.
 """
 

@@ -1,7 +1,7 @@
-"""What 004 §8 measured: throughput on one network, and on two with active and passive replication.
+"""What RRP §8 measured: throughput on one network, and on two with active and passive replication.
 
 Messages are packed as our nodes pack them: into packets of several frames, without regard to where a frame
-ends. 004 packs whole messages into a packet of one frame of 1424 bytes, and messages longer than that into as
+ends. RRP packs whole messages into a packet of one frame of 1424 bytes, and messages longer than that into as
 many as they take. So its curves have peaks at 700 and 1400 bytes, where frames are full, and lows at 1000 and
 2000, where a third of every frame or of every second one is empty. Ours have neither.
 """
@@ -26,7 +26,7 @@ WARM_UP_US = 300 * MS
 
 
 def throughput(machine: Machine, seed: int, *, size: int, style: str, duration_us: int = S) -> float:
-    """Messages ordered per second when all send all that they can (004 figures 6 to 9)."""
+    """Messages ordered per second when all send all that they can (RRP figures 6 to 9)."""
     count = max(1, PACKET_BYTES // (size + LENGTH_BYTES))
     costs = replace(machine.costs, delivered_ns=count * machine.costs.delivered_ns)
     config = RingConfig(segment_bytes=FRAME_BYTES, idle_rounds=10**9)

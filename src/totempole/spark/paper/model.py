@@ -1,4 +1,4 @@
-"""The analytical model of 000 §4.4: how long the token's rotation takes, and with it a message.
+"""The analytical model of Totem §4.4: how long the token's rotation takes, and with it a message.
 
 Its letters: N processors, b the time that a token takes at one of them and to the next, a the time to
 broadcast a message, ra the time to process and broadcast it, M the window_size, rho the utilisation of the

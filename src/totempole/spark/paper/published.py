@@ -1,6 +1,6 @@
 """What the papers state in words and numbers, and where among our results its counterpart is.
 
-Curves of 000 and 003 that were only drawn are lost with the figures; those of 004 are in
+Curves of Totem and Totem CACM that were only drawn are lost with the figures; those of RRP are in
 `sim.paper.redundant`. What was used to calibrate the machines is marked: that ours meets it says nothing.
 """
 
@@ -103,7 +103,7 @@ def _replicated(processors: int, style: str, size: int) -> Ours:
 
 
 def _rates(figure: str, processors: int, used: frozenset[tuple[str, int]]) -> Iterator[Published]:
-    """What figures 8 and 9 of 004 show, at a few of their sizes."""
+    """What figures 8 and 9 of RRP show, at a few of their sizes."""
     for size in (100, 1_000, 1_400):
         for style in (NONE, ACTIVE, PASSIVE):
             theirs = getattr(KILOBYTES_PER_S[processors][size], style)
@@ -127,9 +127,9 @@ def _messages(figure: str, processors: int) -> Iterator[Published]:
         yield Published(figure, _8, what, "about", theirs, _PER_S, ours, at=1_000)
 
 
-_4_4 = "000 §4.4"
-_8 = "004 §8"
-_003 = "003 Performance"
+_4_4 = "Totem §4.4"
+_8 = "RRP §8"
+_003 = "Totem CACM Performance"
 _PER_S = "messages/s"
 
 PUBLISHED = (

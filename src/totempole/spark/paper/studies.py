@@ -14,7 +14,7 @@ SIZES = (4, 100, 200, 300, 400, 500, 600, 700, 800, 900, 1_024, 1_150, 1_250, 1_
 LOADS = (50, 100, 200, 300, 400, 500, 625, 700, 750)
 """Messages a second; at 800 the five machines are at their limit."""
 LOSSES = (0.00001, 0.001, 0.01, 0.1)
-"""The first is what 003 calls typical of a LAN at most."""
+"""The first is what Totem CACM calls typical of a LAN at most."""
 
 ALL, ONE = "all send", "one sends"
 AGREED, SAFE = "agreed", "safe"

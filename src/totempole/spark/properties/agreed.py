@@ -1,4 +1,4 @@
-"""Delivery in agreed order: 000 §3.5, theorems 4.13 and 4.14. The oracle is `checkers.agreed`.
+"""Delivery in agreed order: Totem §3.5, theorems 4.13 and 4.14. The oracle is `checkers.agreed`.
 
 Along a life's deliveries on a ring, the highest seq so far tells all: what is not above it is out of order,
 and what the ring has between it and the next delivery was skipped. How many of the ring's messages have been
@@ -22,7 +22,7 @@ MISSED_MAX = 10
 
 
 def agreed_order(silver: Silver) -> Iterable[DataFrame]:
-    """By increasing seq, without a gap but for what only those left behind had (000 §4.3)."""
+    """By increasing seq, without a gap but for what only those left behind had (Totem §4.3)."""
     yield _misplaced(_named(silver, _followed(silver)))
     yield _missing_in_common_prefix(silver)
     yield _doubtful(silver)

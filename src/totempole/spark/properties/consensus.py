@@ -1,4 +1,4 @@
-"""Agreement on the membership: 000 §3.3 and theorem 4.2. The oracle is `checkers.consensus`."""
+"""Agreement on the membership: Totem §3.3 and theorem 4.2. The oracle is `checkers.consensus`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a message carries arrives as it was sent (000 §3.5), and its timestamps order it (000 §5.1).
+"""What a message carries arrives as it was sent (Totem §3.5), and its timestamps order it (Totem §5.1).
 
 The oracle is `checkers.content`.
 """
@@ -68,7 +68,7 @@ def _other_digest(what: str, known: str) -> Check:
 
 
 def timestamps(silver: Silver) -> Iterable[DataFrame]:
-    """000 §5.1: they grow along a ring, and along a processor's originations whatever fails between. A
+    """Totem §5.1: they grow along a ring, and along a processor's originations whatever fails between. A
     message is later than every message that its originator has delivered in the same life, on any ring."""
     yield _along_rings(silver)
     yield _along_originators(silver)

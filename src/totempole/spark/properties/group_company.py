@@ -1,4 +1,4 @@
-"""Honest company, for Spark: who a view says is there, and who came along (003 "Virtual Synchrony…")."""
+"""Honest company, for Spark: who a view says is there and came along (Totem CACM "Virtual Synchrony…")."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def _changes(groups: GroupSilver) -> DataFrame:
 
 def _with_companions(groups: GroupSilver, views: DataFrame) -> DataFrame:
     """With companions: the members of the view before whose processors were with this one in all transitional
-    configurations since (000 §3.4)."""
+    configurations since (Totem §3.4)."""
     changes = groups.companies.select("run", F.col("node").alias("here"), "companies")
     since, until = F.col("before.row.step"), F.col("row.step")
     passed = F.filter("companies", lambda one: (one["step"] > since) & (one["step"] <= until))

@@ -92,7 +92,7 @@ def _state(groups: GroupSilver, wanted: DataFrame) -> DataFrame:
     joiners = joiners.join(told, list(_MEMBERSHIP), "left").withColumns(
         {
             "place": F.col("begun.place"),
-            "donor": F.when(F.col("begun.other") != NOBODY, F.col("begun.other")),
+            "donor": F.when(F.col("begun.peer") != NOBODY, F.col("begun.peer")),
             "joiner": F.col("begun.row.process"),
         }
     )

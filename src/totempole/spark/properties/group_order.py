@@ -1,4 +1,4 @@
-"""One order for all groups, for Spark (003 "The Totem Process Group Interface")."""
+"""One order for all groups, for Spark (Totem CACM "The Totem Process Group Interface")."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Safe notices, for Spark: a message that was delivered is at every processor of the configuration by now
-(000 §3.5)."""
+(Totem §3.5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Virtual synchrony of process groups, for Spark (003 "Virtual Synchrony and Extended Virtual Synchrony")."""
+"""Virtual synchrony of process groups, for Spark (Totem CACM "Virtual Synchrony…")."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Once the faults stop, the connected come together and all is delivered (000 theorems 4.3, 4.7, 4.8).
+"""Once the faults stop, the connected come together and all is delivered (Totem theorems 4.3, 4.7, 4.8).
 
 The expectation names groups of nodes that can hear one another. Of each group whose nodes all left a trace,
 those still up must end together, in a configuration of exactly them. The oracle is `checkers.liveness`.

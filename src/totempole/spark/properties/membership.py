@@ -1,4 +1,4 @@
-"""The membership services: 000 §3.4, theorems 4.1, 4.3 and 4.4. The oracle is `checkers.membership`."""
+"""The membership services: Totem §3.4, theorems 4.1, 4.3 and 4.4. The oracle is `checkers.membership`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from totempole.trace.layers.srp import FORMING
 
 def unique_configurations(silver: Silver) -> Iterable[DataFrame]:
     """Theorem 4.1. An identifier is never used again, not even after a crash: it is kept on disk. It rests on
-    ring numbers that only grow, also those of rings that are agreed to and never installed (000 §4.2)."""
+    ring numbers that only grow, also those of rings that are agreed to and never installed (Totem §4.2)."""
     of_name = Window.partitionBy("run", "name").orderBy("node", "told.step")
     of_node = Window.partitionBy("run", "node", "name").orderBy("told.step")
     stays = _told(silver).withColumns(
@@ -38,7 +38,7 @@ def _highest_before() -> Column:
 
 
 def _old_commit_tokens(silver: Silver) -> DataFrame:
-    """000 §4.2: a Commit token is accepted only if its ring number is above that of the last one accepted."""
+    """Totem §4.2: a Commit token is accepted only if its ring number is above the last one accepted."""
     accepted = silver.states.where(moved(FORMING)).select(
         *("run", "node", "life", "step"),
         ring_id("ring")["seq"].alias("number"),
@@ -189,7 +189,7 @@ def _no_transition() -> Check:
 
 
 def _no_part() -> Check:
-    """A transitional configuration stands between two regular ones and is a part of both (000 §4.2)."""
+    """A transitional configuration stands between two regular ones and is a part of both (Totem §4.2)."""
     part = F.when(F.col("regular"), F.col("left")).otherwise(F.col("told"))
     whole = F.when(F.col("regular"), F.col("told")).otherwise(F.col("left"))
     text = F.format_string(
@@ -210,7 +210,7 @@ def _two_origins() -> Check:
 
 
 def outsiders_break_no_ring(silver: Silver) -> Iterable[DataFrame]:
-    """000 §4.2: a Join from outside cannot make a processor give up on a member of its own ring."""
+    """Totem §4.2: a Join from outside cannot make a processor give up on a member of its own ring."""
     rings = silver.configurations.select(
         "run", F.col("name").alias("configuration"), F.col("members").alias("ring_members")
     )

@@ -1,4 +1,4 @@
-"""What processors are told of a ring's networks, and what faults of these may do to it (004 §§3, 5, 6).
+"""What processors are told of a ring's networks, and what faults of these may do to it (RRP §§3, 5, 6).
 
 The oracles are `checkers.network_history` and `checkers.network_faults`.
 """

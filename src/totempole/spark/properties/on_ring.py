@@ -1,6 +1,6 @@
 """A life's deliveries of one ring's messages, in the order it made them.
 
-They are those of the regular configuration and of the transitional one right after it (000 §4.3): the two
+They are those of the regular configuration and of the transitional one right after it (Totem §4.3): the two
 belong together, or a message delivered in both is missed.
 """
 

@@ -1,4 +1,4 @@
-"""Reliable delivery: 000 §3.5, theorems 4.5 to 4.7. The oracle is `checkers.reliable`."""
+"""Reliable delivery: Totem §3.5, theorems 4.5 to 4.7. The oracle is `checkers.reliable`."""
 
 from __future__ import annotations
 

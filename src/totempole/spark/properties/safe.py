@@ -1,4 +1,4 @@
-"""Delivery in safe order: 000 §3.5, theorem 4.15. The oracle is `checkers.safe`.
+"""Delivery in safe order: Totem §3.5, theorem 4.15. The oracle is `checkers.safe`.
 
 A safe message delivered in configuration C promises that every member of C has it and delivers it too, in
 whatever configuration (figure 4.16), unless the member fails before it installs its next regular one.

@@ -1,4 +1,4 @@
-"""No change without a cause, and no long time without a ring (000 §3.4, theorem 4.3).
+"""No change without a cause, and no long time without a ring (Totem §3.4, theorem 4.3).
 
 The oracle is `checkers.steady`.
 """

@@ -1,4 +1,4 @@
-"""Reliable delivery by configuration: 000 §3.5, theorems 4.8 to 4.10. The oracle is `checkers.reliable`."""
+"""Reliable delivery by configuration: Totem §3.5, theorems 4.8 to 4.10. The oracle is `checkers.reliable`."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def delivery_in_origin_configuration(silver: Silver) -> Iterable[DataFrame]:
 
 
 def transitional_delivery(silver: Silver) -> Iterable[DataFrame]:
-    """000 §4.3, figure 4.15: what is delivered by the end of a transitional configuration.
+    """Totem §4.3, figure 4.15: what is delivered by the end of a transitional configuration.
 
     That is all messages up to the first that none of its members has received, whoever sent them, and beyond
     it all that its members originated.

@@ -1,4 +1,4 @@
-"""What a stay owes: the messages of its ring that it did not deliver (000 theorems 4.8 and 4.9)."""
+"""What a stay owes: the messages of its ring that it did not deliver (Totem theorems 4.8 and 4.9)."""
 
 from __future__ import annotations
 

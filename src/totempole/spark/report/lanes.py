@@ -1,4 +1,4 @@
-"""Configurations per processor over time, as figure 4.15 of 000 has them, on its side: a lane for each node.
+"""Configurations per processor over time, as in figure 4.15 of Totem, on its side: a lane for each node.
 
 The figure's vertical lines, the messages delivered in a configuration, are boxes here with a strip of
 deliveries under them; its dashed lines, the Configuration Change messages, are dashed edges. A transitional

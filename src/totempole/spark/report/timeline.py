@@ -1,4 +1,4 @@
-"""Configurations per processor over time, as in figure 4.15 of 000, and what happened to the processors."""
+"""Configurations per processor over time, as in figure 4.15 of Totem, and what happened to the processors."""
 
 from __future__ import annotations
 
@@ -82,7 +82,8 @@ def _arrow_schema() -> Any:
 def outages(events: DataFrame) -> DataFrame:
     """A row for each time that a node left the Operational state, and when it was back if it ever was.
 
-    So long it takes to re-form a ring (000 §4.4). The reason is the one for which the node left the old ring.
+    So long it takes to re-form a ring (Totem §4.4). The reason is the one for which the node left the old
+    ring.
     """
     moved = events.where((F.col("kind") == "state") & (F.col("layer") == "srp")).where(
         (F.col("old_state") == "operational") | (F.col("new_state") == "operational")

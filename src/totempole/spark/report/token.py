@@ -1,7 +1,7 @@
 """Token rotation: the time between two visits of one ring's token to a node (traces of level protocol).
 
 A message waits for the token for up to one rotation, and a safe one for those after it, which show that
-everyone has it (000 §4.1). An idle ring rests its token on purpose, which shows as long rotations.
+everyone has it (Totem §4.1). An idle ring rests its token on purpose, which shows as long rotations.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The network design study of 000 §5.4: what a network of rings and gateways can lose before it falls apart.
+"""The network design study of Totem §5.4: what a network of rings and gateways can lose before it breaks up.
 
 A local-area network is a node and a gateway is an edge. `graphs` draws random networks, `patterns` designs
 robust ones, `deletion` takes their edges away one by one, `study` does so for tens of thousands of graphs as

@@ -1,4 +1,4 @@
-"""Edges deleted one by one, until the network falls apart: what 000 §5.4 measures on the way.
+"""Edges deleted one by one, until the network falls apart: what Totem §5.4 measures on the way.
 
 The deletions are run backwards. Into an empty graph the edges come back, last deleted first, and all
 distances are kept up to date: a new edge (u, v) can only shorten a way from x to y into x … u v … y or

@@ -1,4 +1,4 @@
-"""Figures 5.21 to 5.23 of 000, drawn from our numbers, with what the paper states marked in black."""
+"""Figures 5.21 to 5.23 of Totem, drawn from our numbers, with what the paper states marked in black."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def save_figures(results: Results, directory: Path) -> list[Path]:
 
 
 def draw_heights(results: Results) -> Figure:
-    figure, (axes,) = new_figure(title="Spanning tree height as edges are deleted (000 figure 5.21)")
+    figure, (axes,) = new_figure(title="Spanning tree height as edges are deleted (Totem figure 5.21)")
     for design, outcome in results.outcomes.items():
         drawn = [row for row in outcome.after if row.connected >= min(CONNECTED_MIN, outcome.graphs)]
         axes.plot(
@@ -69,7 +69,7 @@ def _mark_half(axes: Axes, design: Design, outcome: Outcome) -> None:
 
 
 def draw_connected(results: Results) -> Figure:
-    figure, (axes,) = new_figure(title="Graphs still connected as edges are deleted (000 figure 5.22)")
+    figure, (axes,) = new_figure(title="Graphs still connected as edges are deleted (Totem figure 5.22)")
     for design, outcome in results.outcomes.items():
         shares = [*(row.share_connected for row in outcome.after), 0.0]
         axes.plot(range(len(shares)), shares, STYLES[design], color=COLOURS[design], label=LABELS[design])
@@ -110,7 +110,7 @@ def _mark_mean(axes: Axes, design: Design, outcome: Outcome) -> None:
 
 
 def draw_sizes(results: Results) -> Figure:
-    title = "The smaller component when a graph first parts (000 figure 5.23)"
+    title = "The smaller component when a graph first parts (Totem figure 5.23)"
     figure, (axes, together) = new_figure(1, 2, title=title, share_y=True)
     grid = axes.get_gridspec()
     assert grid is not None

@@ -1,4 +1,4 @@
-"""Random networks, as 000 §5.4 builds them: edges between random nodes, none of which gets too many."""
+"""Random networks, as Totem §5.4 builds them: edges between random nodes, none of which gets too many."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def page(results: Results) -> str:
     study = results.study
     parts = [
         "<h1>Network design</h1>",
-        f"<p>The study of 000 §5.4: {study.graphs:,} graphs of each design with {study.nodes} nodes and at "
+        f"<p>The study of Totem §5.4: {study.graphs:,} graphs of each design with {study.nodes} nodes and at "
         f"most {study.degree} edges at a node, seed {study.seed}. A node is a local-area network, an edge a "
         "gateway. "
         "Edges are deleted at random, one by one, until the graph falls apart. The robust graphs join "

@@ -1,4 +1,4 @@
-"""Robust networks, as 000 §5.4 designs them: nodes numbered in a ring, joined by a pattern of hops.
+"""Robust networks, as Totem §5.4 designs them: nodes numbered in a ring, joined by a pattern of hops.
 
 The paper's example, figure 5.20, has sixteen nodes, the even ones joined at hops of one and six, the odd ones
 at one and four. It does not state its pattern for 50 nodes. So the pattern is searched here: the lowest
@@ -78,7 +78,7 @@ def _best(patterns: Iterable[Pattern]) -> Pattern:
 
 
 def tree_height(neighbours: Neighbours, root: int) -> int:
-    """Of the spanning tree of least depth: the way to the most distant node (000 §5.4)."""
+    """Of the spanning tree of least depth: the way to the most distant node (Totem §5.4)."""
     reached, front, height = {root}, {root}, 0
     while front := {other for node in front for other in neighbours[node]} - reached:
         reached |= front

@@ -1,4 +1,4 @@
-"""What 000 §5.4 says of its figures: values to set ours beside, and claims to judge by our figures.
+"""What Totem §5.4 says of its figures: values to set ours beside, and claims to judge by our figures.
 
 The text has few numbers, and the figures are lost. Where it says "slowly" or "much more", the bound that a
 claim is judged by is ours, and is told with it.

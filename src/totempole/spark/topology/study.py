@@ -1,7 +1,7 @@
 """The study as a Spark job: graphs by their number, each from a seed of its own, and the tables made of them.
 
-`trials` has a row for each graph; the tables made from it have the figures of 000 §5.4. All sums are of whole
-numbers, so that the same study gives the same tables in however many pieces it is done.
+`trials` has a row for each graph; the tables made from it have the figures of Totem §5.4. All sums are of
+whole numbers, so that the same study gives the same tables in however many pieces it is done.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the durable order writes (COReL, 002): the runs that a replica has, their colours and places, the
+"""What the durable order writes (COReL): the runs that a replica has, their colours and places, the
 primary components that it knows of, and what it has on disk before it says so to others.
 
 A run is named in `message` as origin.life.number, and a primary's record as 0.number.1.

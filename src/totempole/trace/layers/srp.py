@@ -7,10 +7,10 @@ from typing import NamedTuple
 from totempole.trace.kinds import Kind, Level
 
 FORMING = ("gather", "commit")
-"""The transition at the Commit token's first visit: the processor accepts the token (000 §4.2)."""
+"""The transition at the Commit token's first visit: the processor accepts the token (Totem §4.2)."""
 
 RECOVERING = ("commit", "recover")
-"""The transition at the Commit token's second visit: the consensus is known to be one (000 theorem 4.2)."""
+"""The transition at the Commit token's second visit: the consensus is known to be one (Totem theorem 4.2)."""
 
 LEFT = "left"
 LEAVE_TIMEOUT = "leave timeout"

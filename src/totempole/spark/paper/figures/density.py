@@ -1,4 +1,4 @@
-"""003 figure 7: how latency is distributed, for two kinds of arrivals and several rates of message loss."""
+"""Totem CACM figure 7: the distribution of latency, for two kinds of arrivals and several loss rates."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _label(loss: float) -> str:
 
 
 def _title(axes: Axes, results: Results, series: str) -> None:
-    """With the place where the last hundredth begins, as 003 compares the two kinds by their tails."""
+    """With the place where the last hundredth begins, as Totem CACM compares the two kinds by their tails."""
     title = f"{series} arrivals"
     tail_us = results.statistic("density", series, LOSSES[0], "each_us", "p99")
     if tail_us is not None:
@@ -54,10 +54,10 @@ def _draw(results: Results) -> Figure:
 
 FIGURE_7 = PaperFigure(
     "7",
-    "003",
+    "Totem CACM",
     "Probability density of latency, eight SPARCstation 20",
     "1000 messages of 1000 bytes a second; r is the probability that a receiver loses a message. From "
-    "submission to delivery at each processor that did not send the message. On a LAN, 003 says, r is "
+    "submission to delivery at each processor that did not send the message. On a LAN, Totem CACM says, r is "
     "typically below 0.00001; the lines are where 99 % are delivered then.",
     SPARCSTATION_20,
     DENSITY,

@@ -1,4 +1,4 @@
-"""What the papers state about faults without a figure: a lost token (000 §4.4), a crash (003)."""
+"""What the papers state about faults without a figure: a lost token (Totem §4.4), a crash (Totem CACM)."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _draw_crash(results: Results) -> Figure:
 
 TOKEN_LOSS_TIMES = PaperFigure(
     "token-loss",
-    "000",
+    "Totem",
     "How long the ring is gone when the token is lost, five Sun 4/IPC",
     "Left: every copy is lost, and the five form a new ring. Right: one copy is lost, and passed again after "
     "15 ms (the paper does not say after how long).",
@@ -98,7 +98,7 @@ TOKEN_LOSS_TIMES = PaperFigure(
 )
 CRASH_TIMES = PaperFigure(
     "crash",
-    "003",
+    "Totem CACM",
     "How long a crash takes to get over, eight SPARCstation 20",
     "One of eight crashes while 1000 messages arrive each second.",
     SPARCSTATION_20,

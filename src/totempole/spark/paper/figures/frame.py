@@ -39,7 +39,7 @@ class PaperFigure:
 
     @property
     def file_name(self) -> str:
-        return f"figure-{self.paper}-{self.name}.svg"
+        return f"figure-{self.paper}-{self.number or self.name}.svg".lower().replace(" ", "-")
 
 
 def mark(axes: Axes, stated: Published, offset: tuple[float, float], align: str = "left") -> None:

@@ -1,4 +1,4 @@
-"""000 figure 4.20: rotation time and latency as the load grows."""
+"""Totem figure 4.20: rotation time and latency as the load grows."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _draw(results: Results) -> Figure:
 
 FIGURE_4_20 = PaperFigure(
     "4.20",
-    "000",
+    "Totem",
     "Token rotation time and latency, five Sun 4/IPC",
     "From a message's submission until the last of the five has it in order. The model counts rotations "
     "alone: that a message must be sent and carried before it can be received is not in it.",

@@ -1,4 +1,4 @@
-"""004 figures 6 to 9: one network, and two with active and passive replication, over message size."""
+"""RRP figures 6 to 9: one network, and two with active and passive replication, over message size."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _draw(study: str, processors: int, in_messages: bool) -> Callable[[Results],
                 markersize=3,
                 markerfacecolor="white",
                 color=colour,
-                label=f"{LABELS[style]}: 004",
+                label=f"{LABELS[style]}: RRP",
             )
         axes.set_xscale("log")
         if in_messages:
@@ -60,7 +60,7 @@ def _draw(study: str, processors: int, in_messages: bool) -> Callable[[Results],
 
 FIGURE_6 = PaperFigure(
     "rrp-6",
-    "004",
+    "RRP",
     "Messages ordered per second, four Pentium II, two networks",
     f"Every processor sends as flow control permits. {WITHOUT_PEAKS}",
     PENTIUM_II,
@@ -69,7 +69,7 @@ FIGURE_6 = PaperFigure(
 )
 FIGURE_7 = PaperFigure(
     "rrp-7",
-    "004",
+    "RRP",
     "Messages ordered per second, six Pentium III, two networks",
     f"Every processor sends as flow control permits. {WITHOUT_PEAKS}",
     PENTIUM_III,
@@ -78,7 +78,7 @@ FIGURE_7 = PaperFigure(
 )
 FIGURE_8 = PaperFigure(
     "rrp-8",
-    "004",
+    "RRP",
     "Payload, four Pentium II, two networks",
     f"The runs of figure 6. {WITHOUT_PEAKS}",
     PENTIUM_II,
@@ -87,7 +87,7 @@ FIGURE_8 = PaperFigure(
 )
 FIGURE_9 = PaperFigure(
     "rrp-9",
-    "004",
+    "RRP",
     "Payload, six Pentium III, two networks",
     f"The runs of figure 7. {WITHOUT_PEAKS}",
     PENTIUM_III,

@@ -1,4 +1,4 @@
-"""000 figures 4.18 and 4.19: how many messages are ordered, and how much of the Ethernet is put to use."""
+"""Totem figures 4.18 and 4.19: how many messages are ordered, and how much of the Ethernet is put to use."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _draw_utilisation(results: Results) -> Figure:
 
 FIGURE_4_18 = PaperFigure(
     "4.18",
-    "000",
+    "Totem",
     "Messages ordered per second, five Sun 4/IPC",
     "Every processor, or one, has always more to send; window_size is 70.",
     SUN_4_IPC,
@@ -87,7 +87,7 @@ FIGURE_4_18 = PaperFigure(
 )
 FIGURE_4_19 = PaperFigure(
     "4.19",
-    "000",
+    "Totem",
     "Utilisation of the Ethernet, five Sun 4/IPC",
     "The same runs. Useful is what the messages contain: no headers, no token.",
     SUN_4_IPC,
