@@ -16,7 +16,7 @@ import json
 from collections.abc import AsyncIterable
 from contextlib import suppress
 
-from helping import either, has_strangers, options, run, session, show, typed
+from helping import either, options, run, session, show, typed
 
 from totempole import Group, Messages, Place, Reconnected, Session, State, Unknown, View
 
@@ -84,9 +84,9 @@ async def count(mine: Session, group: Group, counter: Counter) -> None:
                 if data is not None:
                     counter.merge(json.loads(data)["merge"])
                 show("begins at", counter.value)
-            case View(kind="regular", members=members, together=together):
+            case View(kind="regular", members=members, together=together, strangers=strangers):
                 show(len(members), "copies")
-                if has_strangers(event) and together[:1] == (mine.process,):
+                if strangers and together[:1] == (mine.process,):
                     await group.multicast(counter.snapshot())
             case Reconnected(unacknowledged=lost):
                 show("the daemon was away; of your own operations, the last", lost, "may be lost")

@@ -1,4 +1,4 @@
-"""What the examples share: options, a session with a daemon or an embedded node, typed lines, and HTTP."""
+"""What the examples share: options, a session with a daemon or an embedded node, and typed lines."""
 
 from __future__ import annotations
 
@@ -6,12 +6,9 @@ import argparse
 import asyncio
 import sys
 import threading
-from asyncio import StreamReader, StreamWriter
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import AbstractAsyncContextManager
-from functools import partial
-from typing import Any, Protocol
-from urllib.parse import unquote
+from typing import Any
 
 import totempole
 
@@ -38,14 +35,6 @@ def session(arguments: argparse.Namespace) -> AbstractAsyncContextManager[totemp
     return totempole.connect(arguments.socket)
 
 
-def has_strangers(view: totempole.View) -> bool:
-    """Whether two sides have come together that went on by themselves, and may differ.
-
-    `view.together` is our side, the same at all its members: the first of them may speak for it.
-    """
-    return view.changed == "configuration" and view.kind == "regular" and view.members != view.together
-
-
 async def typed() -> AsyncIterator[str]:
     """Lines of standard input. Read on a thread, for a terminal makes one wait."""
     loop, lines = asyncio.get_running_loop(), asyncio.Queue[str]()
@@ -70,59 +59,6 @@ async def either(*work: Coroutine[Any, Any, None]) -> None:
     finally:
         for task in tasks:
             task.cancel()
-
-
-class KeyValueStore(Protocol):
-    async def get(self, key: str) -> bytes | None: ...
-
-    async def put(self, key: str, value: bytes) -> None: ...
-
-    async def delete(self, key: str) -> None: ...
-
-
-async def serve(store: KeyValueStore, port: int) -> None:
-    """HTTP for a store: GET, PUT and DELETE of a path."""
-    server = await asyncio.start_server(partial(answer, store), "localhost", port)
-    show("serving on port", server.sockets[0].getsockname()[1])
-    await server.serve_forever()
-
-
-async def answer(store: KeyValueStore, reader: StreamReader, writer: StreamWriter) -> None:
-    try:
-        method, path, _ = (await reader.readline()).decode().split(maxsplit=2)
-        length = None
-        while header := (await reader.readline()).lower().strip():
-            if header.startswith(b"content-length:"):
-                length = int(header[15:])
-        if length is None and method == "PUT":  # `curl -T-` sends chunks: what it puts must not be lost
-            status, content = "411 Length Required", b"not done: give Content-Length, as `curl -d` does\n"
-        else:
-            sent = await reader.readexactly(length or 0)
-            status, content = await _answer(store, method, unquote(path), sent)
-        writer.write(f"HTTP/1.1 {status}\r\nContent-Length: {len(content)}\r\n\r\n".encode() + content)
-        await writer.drain()
-    except (ValueError, OSError, asyncio.IncompleteReadError):
-        pass  # no request, or nobody waits for the answer
-    finally:
-        writer.close()
-
-
-async def _answer(store: KeyValueStore, method: str, key: str, content: bytes) -> tuple[str, bytes]:
-    try:
-        if method == "GET":
-            value = await store.get(key)
-            return ("404 Not Found", b"") if value is None else ("200 OK", value)
-        if method == "PUT":
-            await store.put(key, content)
-        elif method == "DELETE":
-            await store.delete(key)
-        else:
-            return "405 Method Not Allowed", b""
-        return "200 OK", b""
-    except totempole.Unknown as error:
-        return "504 Gateway Timeout", f"perhaps done: {error}\n".encode()
-    except totempole.TotemError as error:
-        return "503 Service Unavailable", f"not done: {error}\n".encode()
 
 
 def show(*words: object) -> None:

@@ -13,7 +13,8 @@ PUT, which waits on the node's disk, and may be done when the network heals.
 
 from __future__ import annotations
 
-from helping import arguments_of, run, serve, session
+from helping import arguments_of, run, session
+from http_store import serve
 
 import totempole
 from totempole.objects import ReplicatedDict

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import json
 
-from helping import arguments_of, run, serve, session
+from helping import arguments_of, run, session
+from http_store import serve
 
 from totempole import Primary
 

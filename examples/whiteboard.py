@@ -16,8 +16,9 @@ stays.
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterable
 
-from helping import either, has_strangers, options, run, session, show, typed
+from helping import either, options, run, session, show, typed
 
 from totempole import Group, Messages, Place, Reconnected, Session, State, View
 
@@ -55,11 +56,11 @@ async def main() -> None:
         session(options(__doc__).parse_args()) as mine,
         mine.join("whiteboard", state=board.snapshot, want_state=True) as group,
     ):
-        await either(watch(mine, group, board), draw(group, board))
+        await either(watch(mine, group, board), draw(group, board, typed()))
 
 
-async def draw(group: Group, board: Board) -> None:
-    async for line in typed():
+async def draw(group: Group, board: Board, lines: AsyncIterable[str]) -> None:
+    async for line in lines:
         match line.split():
             case ["put", column, row, ink] if column.isdecimal() and row.isdecimal() and len(ink) == 1:
                 await group.multicast(json.dumps({"spot": f"{column} {row}", "ink": ink}).encode())
@@ -82,9 +83,9 @@ async def watch(mine: Session, group: Group, board: Board) -> None:
             case State(data=data):
                 board.merge(json.loads(data or b"{}"))
                 show("the board has", len(board.spots), "spots")
-            case View(kind="regular", members=members, together=together):
+            case View(kind="regular", members=members, together=together, strangers=strangers):
                 show(len(members), "draw")
-                if has_strangers(event) and together[:1] == (mine.process,):
+                if strangers and together[:1] == (mine.process,):
                     await group.multicast(json.dumps({"board": board.spots}).encode())
             case Reconnected():
                 show("the daemon was away; the board comes again")

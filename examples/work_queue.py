@@ -18,7 +18,7 @@ import asyncio
 import json
 from dataclasses import asdict, dataclass
 
-from helping import has_strangers, options, run, session, show
+from helping import options, run, session, show
 
 from totempole import Group, Messages, Reconnected, Session, State, View
 
@@ -93,9 +93,9 @@ class Worker:
                 case State(data=data):
                     self.merge((data or b"{}").decode())
                     show("ready")
-                case View(kind="regular", members=members, together=together):
+                case View(kind="regular", members=members, together=together, strangers=strangers):
                     self.reopen({*map(str, members)})
-                    if has_strangers(event) and together[:1] == (self.mine.process,):
+                    if strangers and together[:1] == (self.mine.process,):
                         await self.say(merge=self.snapshot().decode())
                 case Reconnected():
                     self.claimed = ""

@@ -105,6 +105,22 @@ class Cluster:
         )
 
 
+def pause(them: Cluster, *numbers: int) -> None:
+    """Nodes that hang: their sockets stay, and nobody answers."""
+    _signal(them, numbers, signal.SIGSTOP)
+
+
+def resume(them: Cluster, *numbers: int) -> None:
+    _signal(them, numbers, signal.SIGCONT)
+
+
+def _signal(them: Cluster, numbers: Sequence[int], how: signal.Signals) -> None:
+    for number in numbers:
+        process = them[number].process
+        assert process is not None
+        process.send_signal(how)
+
+
 def _network_tables(number: int, numbers: Sequence[int], port: int, networks: Sequence[str]) -> str:
     """One network without a name, or several with names."""
     text = "[network]\n"

@@ -38,7 +38,10 @@ class Service:
     def start(self) -> None:
         with self.log.open("ab") as err:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "totempole.runtime.log_child"], stdin=subprocess.PIPE, stderr=err
+                [sys.executable, "-m", "totempole.runtime.log_child"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=err,
             )
         assert self.process.stdin is not None
         self.process.stdin.write(encode_settings(self.settings))
@@ -70,8 +73,9 @@ class Service:
     def _reap(self) -> int:
         assert self.process is not None
         code = self.process.wait(LIMIT_S)
-        if self.process.stdin is not None:
-            self.process.stdin.close()
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                pipe.close()
         self.process = None
         return code
 

@@ -110,7 +110,14 @@ def with_log() -> dict[str, Any]:
         "unwritten_bytes": 20,
         "replicas": replicas,
         "missing": [3],
-        "holds": {"spark": 7},
+        "holds": {"spark": 7, "late reader": 100},
+        "oldest_hold": {"reader": "spark", "position": 7, "behind": 1_227, "kept_bytes": 5_000},
+        "retention_bytes": 4_000,
+        "clocks": {
+            "ahead_us": {"2": 31_536_000_000_000},
+            "order_ahead_us": 31_535_000_000_000,
+            "ahead_us_max": 10_000_000,
+        },
         "alarms": {"rolled-back": 1},
         "last_alarm": "replica 3 has an old disk: it does not vote",
     }

@@ -20,11 +20,11 @@ def first_row_of(rows: Iterable[tuple[Any, ...]]) -> list[Any]:
     return [pytest.param(*first), *(pytest.param(*row, marks=pytest.mark.search) for row in others)]
 
 
-def daily(seeds: Iterable[int], count: int) -> list[Any]:
+def daily(values: Iterable[Any], count: int) -> list[Any]:
     """For `parametrize`: so many of them on every test run, the others with `make long`."""
     return [
-        pytest.param(seed, marks=pytest.mark.long if number >= count else ())
-        for number, seed in enumerate(seeds)
+        pytest.param(value, marks=pytest.mark.long if number >= count else ())
+        for number, value in enumerate(values)
     ]
 
 

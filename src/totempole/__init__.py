@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from totempole.client.log_reader import LogReader, log_reader
     from totempole.client.log_records import LogBatch, Notice, Record
     from totempole.client.primary import Primary
-    from totempole.client.receipts import Delivered, MulticastReceipt
     from totempole.client.running import run
+    from totempole.client.sending import Delivered, MulticastReceipt
     from totempole.client.session import Group, Session, SessionEvents, connect
     from totempole.daemon.config import ClientsConfig
     from totempole.errors import (
@@ -69,7 +69,7 @@ _PLACES = {
     "ClientsConfig": "totempole.daemon.config",
     "CommandRaisedError": "totempole.objects.commands",
     "ConfigurationError": "totempole.errors",
-    "Delivered": "totempole.client.receipts",
+    "Delivered": "totempole.client.sending",
     "Feed": "totempole.client.feed",
     "FencedError": "totempole.client.appending",
     "Gap": "totempole.client.events",
@@ -83,7 +83,7 @@ _PLACES = {
     "LoggingConfig": "totempole.runtime.config",
     "Messages": "totempole.client.events",
     "MetricsConfig": "totempole.runtime.config",
-    "MulticastReceipt": "totempole.client.receipts",
+    "MulticastReceipt": "totempole.client.sending",
     "NetworkChanged": "totempole.client.events",
     "NetworkConfig": "totempole.runtime.config",
     "NetworkError": "totempole.errors",

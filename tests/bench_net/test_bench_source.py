@@ -29,10 +29,14 @@ from totempole.bench.source import (
     Plan,
     Reading,
     Samples,
+    StreamCell,
     Written,
     column_cells,
     growth_cells,
+    longest_cell,
+    longest_cells,
     read_cells,
+    stream_cells,
 )
 from totempole.bench.spark_processes import CpuMeter, Memory, Process, descendants, processes
 from totempole.cli import bench_source, main
@@ -49,6 +53,7 @@ TINY = replace(
     large_rows=1_000,
     growth=(5_000,),
     tasks=(2,),
+    stream_tasks=(1, 2),
     stream_batches=2,
     sink_batches=2,
     appends=5,
@@ -133,12 +138,36 @@ def test_growth_is_the_worst_of_all_pairs() -> None:
     plan = replace(Plan(), growth=(1_000, 10_000), rows=100_000)
     samples = Samples()
     assert samples.worst_growth(plan) is None
-    small, large = growth_cells(plan)
+    small, large, *others = growth_cells(plan)
+    assert {cell.tasks for cell in others} == set(plan.tasks)
     samples.reads[small] = [Reading(1_000, 1.0), Reading(1_000, 3.0), Reading(1_000, 2.0)]
     samples.reads[large] = [Reading(10_000, 10.0)]
-    samples.longest[DIRECTORY] = Reading(100_000, 130.0)
-    assert [rows for rows, _ in samples.growth(plan)] == [1_000, 10_000, 100_000]
+    samples.longest[longest_cell(plan, DIRECTORY)] = Reading(100_000, 130.0)
+    assert [reading.rows for reading in samples.growth(plan)] == [1_000, 10_000, 100_000]
     assert samples.worst_growth(plan) == pytest.approx(1.3)
+
+
+def test_growth_is_judged_with_each_number_of_tasks() -> None:
+    plan = replace(Plan(), growth=(1_000,), rows=100_000)
+    samples = Samples()
+    for tasks, slower in ((1, 1.1), (2, 1.5), (4, 0.9)):
+        samples.reads[Cell(SMALL, DIRECTORY, tasks, "", 1_000)] = [Reading(1_000, 1.0)]
+        samples.longest[longest_cell(plan, DIRECTORY, tasks)] = Reading(100_000, 100.0 * slower)
+    assert samples.worst_growth(plan) is None
+    found = [(each.what.split(": ")[1], each.found, each.holds) for each in bench_source.aims(samples, plan)]
+    assert found == [("1", "1.1", True), ("2", "1.5", False), ("4", "0.9", True)]
+
+
+def test_streams_of_both_sizes_from_each_number_of_replicas() -> None:
+    cells = list(stream_cells(Plan()))
+    assert len(cells) == len(set(cells))
+    assert {(cell.size, cell.origin, cell.tasks) for cell in cells if cell.batches > 1} == {
+        (size, origin, tasks)
+        for size in (SMALL, LARGE)
+        for origin in ("directory", "1 replica", "3 replicas")
+        for tasks in (1, 2, 4)
+    }
+    assert [cell.size for cell in cells if cell.batches == 1] == [SMALL, LARGE]
 
 
 def test_rows_of_a_stream_from_its_second_batch_on() -> None:
@@ -150,9 +179,9 @@ def test_rows_of_a_stream_from_its_second_batch_on() -> None:
 def test_each_aim_holds_or_does_not() -> None:
     plan = Plan()
     samples = samples_of([2_100_000, 1_900_000, 2_500_000], [5_000_000, 3_000_000, 4_000_000])
-    samples.longest[DIRECTORY] = Reading(10**8, 40.0)
+    samples.longest[longest_cell(plan, DIRECTORY)] = Reading(10**8, 40.0)
     samples.reads[next(growth_cells(plan))] = [Reading(10**6, 0.3)]
-    samples.memory[THREE] = Memory([10, 50, 100, 100, 120, 120], [1])
+    samples.memory[longest_cell(plan, THREE)] = Memory([10, 50, 100, 100, 120, 120], [1])
     samples.latencies_ms = [float(number) for number in range(300, 600)]
     samples.written = [
         Written("batch", SMALL, 10**6, 4.0),
@@ -184,9 +213,12 @@ def test_an_aim_without_a_measurement_is_not_judged() -> None:
 def test_tables_have_what_was_measured(capsys: pytest.CaptureFixture[str]) -> None:
     plan = Plan()
     samples = samples_of([1_000_000], [4_000_000])
-    samples.longest[THREE] = Reading(10**8, 50.0)
-    samples.memory[THREE] = Memory([150_000_000] * 9, [800_000_000] * 9)
-    samples.streams["2 batches"] = Reading(10**6, 2.0), Batches(2.0, ((500_000, 1.5), (500_000, 0.25)))
+    samples.longest[longest_cell(plan, THREE)] = Reading(10**8, 50.0)
+    samples.memory[longest_cell(plan, THREE)] = Memory([150_000_000] * 9, [800_000_000] * 9)
+    samples.streams[StreamCell(SMALL, THREE, 2, plan.stream_batches)] = (
+        Reading(10**6, 2.0),
+        Batches(2.0, ((500_000, 1.5), (500_000, 0.25))),
+    )
     samples.written = [Written("stream", SMALL, 10**6, 8.0, 230_000.0)]
     samples.kafka_missing = "install it"
     console = Console(width=160)
@@ -283,14 +315,14 @@ class FakeLogs:
     def read(self, cell: Cell) -> Reading:
         return reading(1_000_000.0, rows=cell.rows or self._plan.read_rows(cell.size))
 
-    def read_all(self, origin: str) -> tuple[Reading, Memory]:
+    def read_all(self, cell: Cell) -> tuple[Reading, Memory]:
         return Reading(self._plan.rows, 1.0), Memory([1_000] * 3, [1_000] * 3)
 
     def count(self, origin: str) -> int:
         return self._plan.rows
 
-    def stream(self, origin: str, rows_max: int) -> tuple[Reading, Batches]:
-        rows = self._plan.read_rows(SMALL)
+    def stream(self, cell: StreamCell) -> tuple[Reading, Batches]:
+        rows = self._plan.read_rows(cell.size)
         return Reading(rows, 1.0), Batches(1.0, ((rows, 1.0),))
 
     def client_rates(self, rows: int) -> dict[str, float]:
@@ -338,6 +370,8 @@ def test_every_step_is_told() -> None:
         assert len(told) == plan.steps
         assert not samples.wrong
         assert all(len(samples.reads[cell]) == plan.rounds for cell in read_cells(plan))
+        assert list(samples.streams) == list(stream_cells(plan))
+        assert list(samples.longest) == list(longest_cells(plan))
 
 
 @pytest.mark.usefixtures("faked")
@@ -409,8 +443,8 @@ def test_bench_source(short_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert cells == {(cell.size, cell.origin, cell.tasks, cell.columns or "all") for cell in wanted}
     assert all(one["rows_per_s"] > 0 and one["cpu_us"] > 0 for row in found["reads"] for one in row["rounds"])
     assert any(row["tasks"] == AS_PLANNED for row in found["reads"])
-    assert found["longest"][DIRECTORY]["rows"] == TINY.rows
-    assert len(found["streams"]["2 batches"]["batches"]) == 2
+    assert all(row["rows"] == TINY.rows for row in found["longest"])
+    assert [len(row["batches"]) for row in found["streams"]] == [cell.batches for cell in stream_cells(TINY)]
     assert found["latency_ms"]["count"] == TINY.appends
     assert {(row["way"], row["size"]) for row in found["written"]} == {
         (way, size) for way in ("batch", "stream") for size in TINY.sizes

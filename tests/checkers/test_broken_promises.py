@@ -314,6 +314,19 @@ def test_blamed_for_what_came_too_late() -> None:
     assert violated(check(trace.rows, complete=True)) == set()
 
 
+def test_blamed_by_one_who_does_not_know_yet_that_it_has_left() -> None:
+    """It acknowledged nothing more while it left."""
+    trace = ring(1, 2, 3)
+    message = trace.send(1, 2, 3)
+    trace.at_us += 1000
+    trace.row(3, "leave")
+    trace.at_us += 1000
+    trace.row(1, "blame", origin=3, ring="8@1", seq=0, count=100, reason="laggard expelled")
+    assert "justified-expulsion" not in violated(check(trace.rows, complete=True))
+    stays = [row for row in trace.rows if row.kind != "leave"]
+    broken(stays, "justified-expulsion", [1, 3], message)
+
+
 def test_blamed_for_a_ring_of_others() -> None:
     trace = ring(1, 2)
     trace.start(3)

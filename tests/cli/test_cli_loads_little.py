@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib import import_module
 
 import pytest
 
+from daemons import Daemon, cluster
 from totempole.cli.command import VERBS
 
 LIST_MODULES = "import sys; from totempole.cli import main; main({arguments!r}); print(*sys.modules)"
@@ -22,6 +24,12 @@ LIGHT = {
 HEAVY = {"bench", "checkers", "daemon", "lab", "sim", "spark", "srp", "trace", "wire"}
 HEAVY_OUTSIDE = {"cryptography", "matplotlib", "numpy", "pandas", "prometheus_client", "pyarrow", "pyspark"}
 MODULES_MAX = 25
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    with cluster(1, tmp_path_factory.mktemp("node")) as ring:
+        yield ring[1]
 
 
 def modules_after(*arguments: str) -> set[str]:
@@ -45,6 +53,23 @@ def loaded_verbs(modules: set[str]) -> set[str]:
 @pytest.mark.parametrize("verb", LIGHT)
 def test_what_people_type_often_loads_little(verb: str) -> None:
     modules = modules_after(*LIGHT[verb])
+    assert loaded_verbs(modules) == {verb}
+    assert not packages(modules) & HEAVY
+    assert not modules & HEAVY_OUTSIDE
+    assert len(ours(modules)) <= MODULES_MAX
+
+
+def test_send_loads_little_while_it_sends(node: Daemon) -> None:
+    modules = modules_after("send", "orders", "buy 10", "--socket", str(node.socket))
+    check_acting("send", modules)
+
+
+def test_status_loads_little_while_it_shows(node: Daemon) -> None:
+    modules = modules_after("status", "--directory", str(node.directory))
+    check_acting("status", modules)
+
+
+def check_acting(verb: str, modules: set[str]) -> None:
     assert loaded_verbs(modules) == {verb}
     assert not packages(modules) & HEAVY
     assert not modules & HEAVY_OUTSIDE

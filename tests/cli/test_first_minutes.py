@@ -65,6 +65,29 @@ def test_tests_add_to_what_the_demo_has_installed() -> None:
     assert text.count("scripts/system-packages") == 1
 
 
+def test_root_is_told_what_is_installed_and_why_before_it_is(tmp_path: Path) -> None:
+    """On the machine, not only in `.venv`: nobody expects that of tests."""
+    for name, line in {"id": "echo 0", "apt-get": 'echo "apt-get $1" >&2'}.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{line}\n")
+        (tmp_path / name).chmod(0o755)
+    done = subprocess.run(
+        ["/bin/sh", ROOT / "scripts" / "system-packages", "test"],
+        env={"PATH": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=True,
+    )
+    before, apt, after = done.stdout.partition("apt-get update")
+    assert "installs Debian packages with apt-get" in before
+    assert "  default-jre-headless: Java for Spark\n" in before
+    assert "run as a user without root to install nothing" in before
+    assert apt
+    assert "apt-get install" in after
+    readme = " ".join((ROOT / "README.md").read_text().split())
+    assert "`make test` run as root also installs" in readme
+
+
 # Pipes
 
 
@@ -168,6 +191,13 @@ def test_another_terminal_is_told_the_virtual_environment(
 # What comes next
 
 
+def test_the_demo_takes_as_long_as_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    """Help said a minute or two, and the page with times has three to five."""
+    assert main(["demo", "--help"]) == 0
+    assert "in a few minutes" in capsys.readouterr().out
+    assert "make demo     # a few minutes:" in (ROOT / "README.md").read_text()
+
+
 def test_the_demo_ends_with_commands_that_are_there(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -176,8 +206,8 @@ def test_the_demo_ends_with_commands_that_are_there(
     for command in (command for steps in demo_text.NEXT.values() for command, _ in steps):
         first, second, *_ = f"{command} ".split(" ")
         assert second in verbs if first == "{totem}" else (ROOT / first.rstrip(",")).exists()
-    assert '"Ten lines"' in demo_text.NEXT["Now a program of your own"][1][0]
-    assert "\n## Ten lines\n" in (ROOT / "docs" / "groups.md").read_text()
+    page, heading = demo_text.NEXT["Now a program of your own"][1][0].split(", ")
+    assert f"\n## {heading.strip(chr(34))}\n" in (ROOT / page).read_text()
 
 
 def test_the_command_is_called_as_it_can_be_called(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -84,6 +84,12 @@ def view(
     )
 
 
+def merged(seq: int, *strangers: ProcessId, group: str = "g") -> GroupView:
+    """Sides come together: those of the other one have not come along."""
+    members = tuple(sorted((ME, *strangers)))
+    return GroupView(group, ConfigurationKind.REGULAR, members, (ME,), place(seq), "configuration")
+
+
 def safe(seq: int, count: int = 1, groups: Sequence[str] = ("g",)) -> BecameSafe:
     return BecameSafe(OTHER, seq, count, tuple(groups), place(seq))
 

@@ -15,6 +15,7 @@ from scripted_daemon import (
     chunk,
     encoded,
     hear,
+    merged,
     messages,
     place,
     safe,
@@ -28,15 +29,18 @@ from totempole.errors import SessionError
 from totempole.groups.events import StateAsked
 from totempole.session import Done, Policy
 from totempole.session import Gap as GapFrame
+from totempole.types import ProcessId, ProcessorId
 
 
-def joined(*groups: str, state_bytes_max: int = 10**6, provider: Any = None) -> Protocol:
+def joined(
+    *groups: str, state_bytes_max: int = 10**6, provider: Any = None, want_state: bool = True
+) -> Protocol:
     """A program that is in these groups, each since the place of its number."""
     protocol = Protocol(state_bytes_max=state_bytes_max)
     protocol.connect()
     hear(protocol, encoded(welcome()))
     for number, group in enumerate(groups or ("g",), 1):
-        request = protocol.join(Joining(group, Policy.DISCONNECT, provider, True))
+        request = protocol.join(Joining(group, Policy.DISCONNECT, provider, want_state))
         hear(protocol, encoded(Done(request), view(number, group=group, first=True)))
     return protocol
 
@@ -343,3 +347,79 @@ def test_what_is_for_a_group_that_was_left_is_dropped(frame: Any) -> None:
     protocol.leave("g")
     hear(protocol, encoded(frame))
     assert protocol.inbox.meter.bytes == 0
+
+
+# Sides that come together
+
+
+def warnings_of(protocol: Protocol) -> list[str]:
+    said: list[str] = []
+    protocol.warn = said.append
+    return said
+
+
+def test_a_program_with_state_that_does_not_look_at_strangers_is_warned_once() -> None:
+    protocol = joined("g")
+    said = warnings_of(protocol)
+    protocol.inbox.iterate(protocol.inbox.memberships["g"])
+    whole = protocol.inbox.open_whole()
+    hear(protocol, encoded(merged(5, OTHER, THIRD), messages(6, b"x")))
+    assert told(protocol, own(protocol)) == ["v1", "v5", "m6"]
+    assert told(protocol, whole) == ["v5", "m6"]
+    (text,) = said
+    assert text.startswith("group 'g': sides of a partition have come together")
+    assert f"({OTHER}, {THIRD})" in text
+    hear(protocol, encoded(merged(7, OTHER)))
+    told(protocol, whole)
+    assert len(said) == 2, "each time"
+
+
+def test_a_program_that_looks_at_strangers_is_not_warned() -> None:
+    protocol = joined("g")
+    said = warnings_of(protocol)
+    hear(protocol, encoded(merged(5, OTHER), messages(6, b"x")))
+    stream = own(protocol)
+    protocol.inbox.take(stream)
+    met = protocol.inbox.take(stream)
+    assert met is not None
+    assert isinstance(met.event, View)
+    assert met.event.strangers == (OTHER,)
+    assert told(protocol, stream) == ["m6"]
+    assert said == []
+
+
+def test_it_is_not_warned_before_it_had_time_to_look() -> None:
+    protocol = joined("g")
+    said = warnings_of(protocol)
+    hear(protocol, encoded(merged(5, OTHER)))
+    protocol.inbox.take(own(protocol))
+    protocol.inbox.take(own(protocol))
+    assert said == []
+    protocol.inbox.take(own(protocol))
+    assert len(said) == 1
+
+
+def test_a_program_without_state_has_nothing_that_could_differ() -> None:
+    for provider, wants, count in ((None, False, 0), (bytes, False, 1), (None, True, 1)):
+        protocol = joined("g", provider=provider, want_state=wants)
+        said = warnings_of(protocol)
+        hear(protocol, encoded(merged(5, OTHER), view(6, OTHER)))
+        told(protocol, own(protocol))
+        assert len(said) == count
+
+
+def test_of_many_strangers_some_are_named() -> None:
+    protocol = joined("g")
+    said = warnings_of(protocol)
+    many = [ProcessId(ProcessorId(number), 1, 1) for number in range(11, 19)]
+    hear(protocol, encoded(merged(5, *many)))
+    told(protocol, own(protocol))
+    assert "(11.1.1, 12.1.1, 13.1.1, 14.1.1, 15.1.1 and 3 more)" in said[0]
+
+
+def test_views_are_equal_whoever_has_looked() -> None:
+    one, two = (View("regular", "g", (OTHER,), (), place(1), "configuration") for _ in range(2))
+    assert one.strangers == (OTHER,)
+    assert one == two
+    assert hash(one) == hash(two)
+    assert repr(one) == repr(two)

@@ -16,7 +16,7 @@ from totempole.client.endpoint import Tls
 from totempole.client.events import Messages
 from totempole.client.session import connect
 from totempole.daemon.tls import TlsFront
-from totempole.errors import SessionError
+from totempole.errors import TlsError
 
 LIMIT_S = 60.0
 
@@ -72,15 +72,24 @@ def test_the_blocking_session(tmp_path: Path) -> None:
 
 
 def test_a_stranger_is_told_to_check_the_certificates(tmp_path: Path) -> None:
+    """Whichever side does not accept the other's."""
+
     async def main(host: str, tls: Tls) -> None:
-        with pytest.raises(SessionError, match="certificate"):
+        with pytest.raises(TlsError, match="check the certificates of both sides"):
             async with connect(host=host, tls=tls):
                 pass
 
     (tmp_path / "other").mkdir()
     stranger = Authority(tmp_path / "other")
-    with remote_daemon(tmp_path) as (host, _):
-        tls = Tls(*stranger.issue("stranger"), stranger.path)
-        asyncio.run(main(host, tls))
-        with pytest.raises(SessionError, match="certificate"), blocking.connect(host=host, tls=tls):
-            pass
+    with remote_daemon(tmp_path) as (host, good):
+        for tls in (
+            Tls(*stranger.issue("stranger"), stranger.path),
+            Tls(good.certificate, good.key, stranger.path),
+            Tls(*stranger.issue("stranger"), good.authorities),
+        ):
+            asyncio.run(main(host, tls))
+            with (
+                pytest.raises(TlsError, match="check the certificates of both sides"),
+                blocking.connect(host=host, tls=tls),
+            ):
+                pass

@@ -46,7 +46,7 @@ def test_the_storms_bring_all_faults_and_all_answers() -> None:
 @pytest.mark.parametrize(
     ("mutant", "seed"),
     [
-        (mutants.CountsTheForgetful, 18),
+        (mutants.CountsTheForgetful, 34),
         (mutants.ForgetsTheTransitional, 0),
         (mutants.DoneInTransition, 29),
         (mutants.AnyBase, 6),

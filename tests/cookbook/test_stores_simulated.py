@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import random
+import re
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from recipes import EXAMPLES, load
@@ -243,11 +245,9 @@ class NaiveStore:
 
     def __init__(self) -> None:
         self.values: dict[str, bytes] = {}
-        self.strangers: set[int] = set()
 
-    async def __aenter__(self) -> NaiveStore:
+    async def __aenter__(self) -> Self:
         self.session = await totempole.connect().__aenter__()
-        self.group = await self.session.join("store", state=self.snapshot, want_state=True).__aenter__()
         self.listening = asyncio.create_task(self.listen())
         return self
 
@@ -259,25 +259,45 @@ class NaiveStore:
         return json.dumps({key: value.decode() for key, value in self.values.items()}).encode()
 
     async def listen(self) -> None:
-        async for event in self.group:
-            match event:
-                case totempole.State(data=data):
-                    self.values = {key: value.encode() for key, value in json.loads(data or "{}").items()}
-                case totempole.Messages(payloads=payloads):
-                    for payload in payloads:
-                        key, value = json.loads(payload)
-                        self.values[key] = value.encode()
-                case totempole.View(strangers=strangers):
-                    self.strangers |= {member.processor for member in strangers}
+        async with self.session.join("store", state=self.snapshot, want_state=True) as group:
+            async for event in group:
+                self.take(event)
+
+    def take(self, event: totempole.Event) -> None:
+        match event:
+            case totempole.State(data=data):
+                self.values = {key: value.encode() for key, value in json.loads(data or "{}").items()}
+            case totempole.Messages(payloads=payloads):
+                for payload in payloads:
+                    key, value = json.loads(payload)
+                    self.values[key] = value.encode()
 
     async def get(self, key: str) -> bytes | None:
         return self.values.get(key)
 
     async def put(self, key: str, value: bytes) -> None:
-        await (await self.group.multicast(json.dumps([key, value.decode()]).encode())).delivered()
+        content = json.dumps([key, value.decode()]).encode()
+        await (await self.session.multicast("store", content)).delivered()
 
 
-def test_a_naive_store_has_its_state_again_after_a_crash() -> None:
+class OneSidedStore(NaiveStore):
+    """What docs/groups.md says to do when sides come together: one of them counts."""
+
+    async def listen(self) -> None:
+        while True:
+            async with self.session.join("store", state=self.snapshot, want_state=True) as group:
+                async for event in group:
+                    self.take(event)
+                    match event:
+                        case totempole.View(members=[first, *_], strangers=strangers) if first in strangers:
+                            break
+
+
+def warnings_in(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+def test_a_naive_store_has_its_state_again_after_a_crash(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         async with cluster(3, seed=6, log=False) as c:
             stores = await start(c, NaiveStore)
@@ -288,6 +308,21 @@ def test_a_naive_store_has_its_state_again_after_a_crash() -> None:
             c.restart(3)
             await c.settled()
             assert await contents(stores) == [{"a": b"1", "b": b"2"}] * 3
+
+    run(test)
+    assert warnings_in(caplog) == [], "a joiner with the state of the others does not differ"
+
+
+def test_a_naive_store_has_its_state_again_after_a_crash_of_its_daemon() -> None:
+    async def test() -> None:
+        async with cluster(3, seed=6, log=False) as c:
+            stores = await start(c, NaiveStore)
+            c.crash_daemon(3)
+            await c.sleep(1)
+            await stores[0].run(NaiveStore.put, "a", b"1")
+            c.restart(3)
+            await c.settled()
+            await c.until(lambda: [each.value.values for each in stores] == [{"a": b"1"}] * 3)
 
     run(test)
 
@@ -307,18 +342,53 @@ def test_what_a_naive_store_tells_in_a_partition_is_found_not_linearisable() -> 
         run(test)
 
 
-def test_a_naive_store_that_has_diverged_is_told_whom_it_may_differ_from() -> None:
+async def both_sides_write(c: Cluster, store: type[NaiveStore]) -> list[Program[Any]]:
+    stores = await start(c, store)
+    await c.settled()
+    c.part([1], [2, 3])
+    await c.settled()
+    await stores[0].run(NaiveStore.put, "a", b"minority")
+    await stores[1].run(NaiveStore.put, "a", b"majority")
+    c.heal()
+    await c.settled()
+    return stores
+
+
+def test_every_naive_store_that_has_diverged_says_so_in_its_log(caplog: pytest.LogCaptureFixture) -> None:
+    """They cannot be made equal: each side has answered its clients. What their operators get is a warning
+    that names the others, and says what to do."""
+    met: list[set[str]] = []
+
     async def test() -> None:
         async with cluster(3, seed=8, log=False) as c:
-            stores = await start(c, NaiveStore)
-            assert [each.value.strangers for each in stores] == [set()] * 3, "joiners with a state are none"
-            c.part([1], [2, 3])
-            await c.settled()
-            await stores[0].run(NaiveStore.put, "a", b"minority")
-            await stores[1].run(NaiveStore.put, "a", b"majority")
-            c.heal()
-            await c.settled()
+            stores = await both_sides_write(c, NaiveStore)
             assert [found["a"] for found in await contents(stores)] == [b"minority", b"majority", b"majority"]
-            assert [each.value.strangers for each in stores] == [{2, 3}, {1}, {1}]
+            one, two, three = (str(each.value.session.process) for each in stores)
+            met.extend(({two, three}, {one}, {one}))
 
     run(test)
+    said = warnings_in(caplog)
+    for text in said:
+        assert text.startswith("group 'store': sides of a partition have come together")
+        for way_out in ("session.replica", "totempole.Primary", "View.strangers"):
+            assert way_out in text
+    named = [set(re.findall(r"\d+\.\d+\.\d+", text)) for text in said]
+    assert sorted(map(sorted, named)) == sorted(map(sorted, met)), "each of the three, once"
+
+
+@seeds(5)
+async def test_a_store_that_takes_the_state_of_one_side_is_equal_everywhere() -> None:
+    async with cluster(3, log=False) as c:
+        stores = await both_sides_write(c, OneSidedStore)
+        await c.until(lambda: [each.value.values for each in stores] == [{"a": b"minority"}] * 3)
+        await stores[2].run(NaiveStore.put, "b", b"2")
+        await c.until(lambda: [each.value.values.get("b") for each in stores] == [b"2"] * 3)
+
+
+def test_it_is_not_warned(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        async with cluster(3, seed=8, log=False) as c:
+            await both_sides_write(c, OneSidedStore)
+
+    run(test)
+    assert warnings_in(caplog) == []

@@ -129,7 +129,8 @@ def test_the_end_reaches_remote_clients(tmp_path: Path) -> None:
             it.loop.ask(lambda: it.service.finish("the node leaves"))
             assert program.last() == Ended("the node leaves")
         with suppress(OSError), connect(address, authority.client_context("b"), greet=False) as late:
-            assert late.last() is None
+            # The listener may take one more before its thread wakes: the service turns it away.
+            assert late.last() in (None, Refused(0, "the node leaves"))
         assert len(set(threading.enumerate()) - before) < 10
 
 

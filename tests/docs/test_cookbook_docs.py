@@ -49,6 +49,12 @@ def test_the_stores_are_short() -> None:
         assert f"| `examples/{name}.py` | {lines} |" in PAGE
 
 
+def test_what_the_stores_share_is_counted_apart() -> None:
+    for name in ("http_store", "helping"):
+        lines = lines_of_code((ROOT / f"examples/{name}.py").read_text(encoding="utf-8"))
+        assert re.search(rf"`examples/{name}\.py`[^(]* \({lines} lines\)", PAGE)
+
+
 def test_the_page_shows_the_files() -> None:
     shown = re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
     assert sorted(shown) == sorted(path.read_text(encoding="utf-8") for path in RECIPES)

@@ -15,6 +15,7 @@ from daemons import LIMIT_S, PATIENT, cluster
 from totempole.client.appending import RUN_BYTES, RUN_RECORDS_MAX
 from totempole.corel.fences import FENCES_MAX
 from totempole.corel.zones import KEYS_MAX
+from totempole.runtime.log_clocks import CLOCK_AHEAD_US_MAX
 from totempole.runtime.log_config import LogSection
 from totempole.runtime.node_log import RETRY_US
 from totempole.runtime.status import LOG_STANDINGS
@@ -69,6 +70,7 @@ def test_numbers_standings_and_lines_are_true() -> None:
     assert f"{FENCES_MAX:,} names" in section("Fences")
     assert f"at most {RUN_RECORDS_MAX:,} of them,\n  of {RUN_BYTES // 1024} KiB" in section("Fences")
     assert f"every {RETRY_US // 1_000_000} s" in LOG
+    assert f"more than {CLOCK_AHEAD_US_MAX // 1_000_000} s ahead" in section("Times").replace("\n", " ")
     text = section("What to do when")
     for standing in LOG_STANDINGS:
         assert f"`{standing}`" in text
@@ -76,6 +78,6 @@ def test_numbers_standings_and_lines_are_true() -> None:
     for line in ("the log cannot be opened", "the log has failed", "not founded yet", "no log open"):
         assert line in text
         assert line in source
-    for kind in ("slow-disk", "rolled-back", "damaged", "another-log"):
+    for kind in ("slow-disk", "rolled-back", "damaged", "another-log", "clock", "founding", "forked"):
         assert f"`{kind}`" in text
         assert f'"{kind}"' in source

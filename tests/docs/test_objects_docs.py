@@ -45,8 +45,9 @@ def test_programs_of_objects_run(tmp_path: Path) -> None:
             )
             assert (done.returncode, done.stderr) == (0, "")
             outputs.append(done.stdout)
-    bank, ledger, twins, simulated = outputs
+    bank, visits, ledger, twins, simulated = outputs
     assert bank == "left: 90 saved: 10\n"
+    assert visits == "visits: 1\n"
     assert ledger == "10\n"
     assert twins == ""
     assert simulated.startswith("1 seeds, ")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 
-from helping import arguments_of, either, run, serve, session
+from helping import arguments_of, either, run, session
+from http_store import serve
 
 import totempole
 

@@ -4,6 +4,8 @@ told is linearisable, and all copies are equal in the end."""
 from __future__ import annotations
 
 import http.client
+import logging
+import os
 import random
 import re
 import sys
@@ -17,6 +19,7 @@ import pytest
 
 from daemons import Program, wait_until
 from daemons import cluster as cluster_of_files
+from totempole import Messages, blocking
 from totempole.lab.local_cluster import LocalCluster
 from totempole.testing import ClassModel, History, assert_linearizable
 
@@ -24,6 +27,7 @@ pytestmark = pytest.mark.nodes
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NAIVE = Path(__file__).parent / "naive_store.py"
+WITH_EXAMPLES = os.pathsep.join(filter(None, (str(EXAMPLES), os.environ.get("PYTHONPATH"))))
 KEYS = ("a", "b")
 LIMIT_S = 30.0
 STORES = ("key_value", "key_value_in_memory")
@@ -61,8 +65,8 @@ class Dictionary:
 class Copies:
     """One program on each node, by number."""
 
-    def __init__(self, name: str, cluster: LocalCluster, stack: ExitStack, directory: Path) -> None:
-        self.name, self.cluster, self.stack, self.directory = name, cluster, stack, directory
+    def __init__(self, file: Path, cluster: LocalCluster, stack: ExitStack, directory: Path) -> None:
+        self.file, self.cluster, self.stack, self.directory = file, cluster, stack, directory
         self.programs: dict[int, Program] = {}
         self.ports: dict[int, int] = {}
         for number in cluster.numbers:
@@ -70,9 +74,10 @@ class Copies:
         self.wait()
 
     def start(self, number: int) -> None:
-        argv = [sys.executable, str(EXAMPLES / f"{self.name}.py"), "--port", "0"]
+        argv = [sys.executable, str(self.file), "--port", "0"]
         argv += ["--socket", str(self.cluster.socket(number))]
-        self.programs[number] = self.stack.enter_context(Program(argv, self.directory))
+        program = Program(argv, self.directory, PYTHONPATH=WITH_EXAMPLES)
+        self.programs[number] = self.stack.enter_context(program)
         said = self.programs[number].wait_for(r"serving on port \d+")
         self.ports[number] = int(re.findall(r"\d+", said)[0])
 
@@ -124,7 +129,7 @@ def test_a_store_is_right_through_kill_restart_and_partition(
 ) -> None:
     history = History()
     with ExitStack() as stack:
-        copies = Copies(name, cluster, stack, tmp_path)
+        copies = Copies(EXAMPLES / f"{name}.py", cluster, stack, tmp_path)
         clients = [Client(number, copies, history) for number in range(2)]
         for client in clients:
             client.start()
@@ -163,7 +168,7 @@ def test_a_naive_store_on_embedded_nodes_has_its_values_again_after_kill_9(tmp_p
 
         def start(number: int) -> tuple[Program, int]:
             argv = [sys.executable, str(NAIVE), "--port", "0", "--embed", str(files[number].file)]
-            program = stack.enter_context(Program(argv, tmp_path, PYTHONPATH=str(EXAMPLES)))
+            program = stack.enter_context(Program(argv, tmp_path, PYTHONPATH=WITH_EXAMPLES))
             said = program.wait_for(r"serving on port \d+")
             return program, int(re.findall(r"\d+", said)[0])
 
@@ -176,3 +181,48 @@ def test_a_naive_store_on_embedded_nodes_has_its_values_again_after_kill_9(tmp_p
         _, again = start(3)
         wait_until(lambda: ask(again, "GET", "b") == (200, "meanwhile"))
         assert ask(again, "GET", "a") == (200, "old")
+
+
+MERGED = r"group 'store': sides of a partition have come together"
+
+
+def test_a_naive_store_that_has_diverged_in_a_partition_says_so(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    """The newcomer's first program: both sides answered 200, the copies differed, and nothing told of it."""
+    with ExitStack() as stack:
+        copies = Copies(NAIVE, cluster, stack, tmp_path)
+        cluster.part([1], [2, 3])
+        cluster.wait()
+        for number, value in ((1, b"minority"), (2, b"majority")):
+            wait_until(lambda number=number, value=value: copies.ask(number, "PUT", "a", value)[0] == 200)
+        cluster.heal()
+        cluster.wait()
+        for program in copies.programs.values():
+            program.wait_for_remark(MERGED)
+            for way_out in ("session.replica", "totempole.Primary", "View.strangers"):
+                assert way_out in program.err
+        found = [copies.ask(number, "GET", "a") for number in copies.ports]
+        assert found == [(200, "minority"), (200, "majority"), (200, "majority")]
+
+
+def test_a_program_without_asyncio_is_warned_in_its_log(
+    cluster: LocalCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    with (
+        caplog.at_level(logging.WARNING, "totempole.client"),
+        blocking.connect(cluster.socket(1)) as one,
+        blocking.connect(cluster.socket(2)) as two,
+        one.join("store", state=lambda: b"", want_state=True) as mine,
+        two.join("store", state=lambda: b"", want_state=True) as others,
+    ):
+        wait_until(lambda: mine.next(LIMIT_S) and len(mine.members) == 2)
+        cluster.part([1], [2, 3])
+        cluster.wait()
+        cluster.heal()
+        cluster.wait()
+        two.multicast("store", b"together again")
+        for group in (mine, others):
+            while not isinstance(group.next(LIMIT_S), Messages):
+                pass
+    assert [bool(re.match(MERGED, text)) for text in caplog.messages] == [True, True]

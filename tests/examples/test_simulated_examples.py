@@ -13,6 +13,7 @@ from functools import partial
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -225,6 +226,129 @@ async def every_task_has_one_winner_where_nothing_parts() -> None:
 test_every_task_has_one_winner_where_nothing_parts = seeds(5)(every_task_has_one_winner_where_nothing_parts)
 
 
+# The whiteboard
+
+
+@asynccontextmanager
+async def drawing() -> AsyncIterator[tuple[totempole.Group, Any]]:
+    module = example("whiteboard", [])
+    board = module.Board()
+    async with (
+        totempole.connect() as mine,
+        mine.join("whiteboard", state=board.snapshot, want_state=True) as group,
+    ):
+        work = asyncio.create_task(module.watch(mine, group, board))
+        try:
+            yield group, board
+        finally:
+            work.cancel()
+
+
+async def draw(running: tuple[totempole.Group, Any], *lines: str) -> None:
+    await example("whiteboard", []).draw(*running, typed(lines))
+
+
+def drawn(program: Program[tuple[totempole.Group, Any]]) -> dict[str, str]:
+    """What is on each spot."""
+    return {spot: ink for spot, (_, ink) in program.value[1].spots.items()}
+
+
+async def boards_are_equal_after_a_partition_and_a_crash() -> None:
+    async with cluster(3) as c:
+        boards = [await c.start(node, drawing) for node in c.nodes]
+        await boards[0].run(draw, "put 0 0 a", "put 1 0 a")
+        await c.until(lambda: all(len(drawn(each)) == 2 for each in boards))
+        c.part([1], [2, 3])
+        await c.settled()
+        await boards[0].run(draw, "put 1 0 m", "put 2 0 m")
+        await boards[1].run(draw, "put 3 0 M")
+        await c.until(lambda: len(drawn(boards[2])) == 3)
+        assert drawn(boards[0]) == {"0 0": "a", "1 0": "m", "2 0": "m"}
+        c.heal()
+        await c.settled()
+        both = {"0 0": "a", "1 0": "m", "2 0": "m", "3 0": "M"}
+        await c.until(lambda: [drawn(each) for each in boards] == [both] * 3)
+        c.crash(2)
+        await boards[2].run(draw, "put 4 0 z")
+        c.restart(2)
+        await c.settled()
+        await boards[1].ready()
+        await c.until(lambda: [drawn(each) for each in boards] == [both | {"4 0": "z"}] * 3)
+
+
+test_boards_are_equal_after_a_partition_and_a_crash = seeds(5)(boards_are_equal_after_a_partition_and_a_crash)
+
+
+def test_on_a_spot_that_both_sides_drew_the_same_stroke_stays_everywhere() -> None:
+    async def test() -> None:
+        async with cluster(3, seed=1) as c:
+            boards = [await c.start(node, drawing) for node in c.nodes]
+            c.part([1], [2, 3])
+            await c.settled()
+            await boards[0].run(draw, "put 5 5 m")
+            await boards[1].run(draw, "put 5 5 M")
+            await c.until(lambda: all(len(drawn(each)) == 1 for each in boards))
+            assert len({drawn(each)["5 5"] for each in boards}) == 2
+            c.heal()
+            await c.settled()
+            await c.until(lambda: len({drawn(each)["5 5"] for each in boards}) == 1)
+
+    run(test)
+
+
+# The bank
+
+
+@asynccontextmanager
+async def banking() -> AsyncIterator[tuple[ModuleType, totempole.Replica[Any]]]:
+    module = example("bank", [])
+    async with totempole.connect() as mine, mine.replica(module.Bank, "bank") as bank:
+        yield module, bank
+
+
+Branch = tuple[ModuleType, totempole.Replica[Any]]
+
+
+async def transfer(branch: Branch, count: int) -> int:
+    module, bank = branch
+    made: int = await module.transfer(bank, count)
+    return made
+
+
+async def total(branch: Branch) -> tuple[int, int]:
+    module, bank = branch
+    found: tuple[int, int] = await bank.read(module.Bank.total)
+    return found
+
+
+async def the_total_of_a_bank_never_changes_and_nothing_is_done_twice() -> None:
+    transfers = 40
+    async with cluster(3) as c:
+        branches = [await c.start(node, banking) for node in c.nodes]
+        full = (await branches[0].run(total))[0]
+        work = [asyncio.create_task(branches[0].run(transfer, transfers))]
+        await c.sleep(0.03)
+        c.part([1], [2, 3])
+        await c.settled()
+        work.append(asyncio.create_task(branches[2].run(transfer, transfers)))
+        await c.sleep(0.03)
+        assert (await branches[2].run(total))[0] == full
+        c.crash(2)
+        await c.sleep(0.5)
+        assert not any(task.done() for task in work), "nobody has a majority"
+        c.heal()
+        c.restart(2)
+        made = sum(await asyncio.gather(*work))
+        await c.settled()
+        assert {await each.run(total) for each in branches} == {(full, made)}
+        assert made > transfers
+
+
+test_the_total_of_a_bank_never_changes_and_nothing_is_done_twice = seeds(3)(
+    the_total_of_a_bank_never_changes_and_nothing_is_done_twice
+)
+
+
 # The key-value store
 
 
@@ -234,7 +358,9 @@ async def serving(host: str) -> AsyncIterator[None]:
     async with (
         totempole.connect() as mine,
         mine.replica(ReplicatedDict, "store") as replica,
-        await asyncio.start_server(partial(sys.modules["helping"].answer, module.Store(replica)), host, 8080),
+        await asyncio.start_server(
+            partial(sys.modules["http_store"].answer, module.Store(replica)), host, 8080
+        ),
     ):
         yield
 
@@ -302,9 +428,9 @@ class Values(dict[str, bytes]):
 
 @asynccontextmanager
 async def served(store: object) -> AsyncIterator[int]:
-    import helping
+    import http_store
 
-    server = await asyncio.start_server(partial(helping.answer, store), "127.0.0.1", 0)
+    server = await asyncio.start_server(partial(http_store.answer, store), "127.0.0.1", 0)
     async with server:
         yield server.sockets[0].getsockname()[1]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,11 +20,14 @@ from totempole.sim.fuzz.plan import CALM_US, plan
 from totempole.sim.fuzz.search import Tally, search
 from totempole.sim.fuzz.shrink import Shrinker
 from totempole.sim.fuzz.trial import Verdict, try_scenario
-from totempole.sim.script import Fault, ProcessAction
+from totempole.sim.script import Fault, ProcessAction, Setting
 from totempole.sim.script_parser import parse
 
 SHORT = 5
 """A seed of two processors, which takes little time."""
+
+FLIPPED = 20
+"""An unsealed seed with flipped bits, some of them in what programs wrote."""
 
 
 def test_a_seed_always_gives_the_same_scenario_and_not_the_rings() -> None:
@@ -37,6 +41,16 @@ def test_every_plan_has_programs_and_faults_and_a_calm() -> None:
         assert sum(isinstance(step.action, ProcessAction) for step in steps) > 10, seed
         late = [step for step in steps if step.at_us > CALM_US and isinstance(step.action, Fault)]
         assert len(late) == 3 * (group_plan(seed).end_us >= IDLE_RUN_US), seed
+
+
+def test_bits_are_flipped_without_a_seal_too_and_only_the_check_of_contents_helps() -> None:
+    scenario = group_plan(FLIPPED)
+    assert not scenario.sealed
+    verdict, outcome = try_scenario(scenario)
+    assert outcome.world.counters["corrupted"] > 5
+    assert not verdict.violated
+    unchecked = replace(scenario, settings=(*scenario.settings, Setting("check_contents", 0)))
+    assert "group-whole-or-nothing" in try_scenario(unchecked)[0].violated
 
 
 def test_a_search_counts_what_it_reached_of_groups(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from log_writing import LOG, PROCESSOR, LoggingReplica
@@ -13,9 +17,11 @@ from log_writing import LOG, PROCESSOR, LoggingReplica
 from totempole.corel.frames import Colour, Promoted
 from totempole.corel.run import RunId, RunKind
 from totempole.errors import LogDamagedError, LogTrimmedError, StorageError
+from totempole.log import reader, segments
 from totempole.log.blocks import Blocks
 from totempole.log.reader import LogReader, records_in
-from totempole.log.segments import SegmentReader, segment_name, segment_numbers
+from totempole.log.segments import Header, SegmentReader, read_header, segment_name, segment_numbers
+from written_logs import WrittenLog
 
 
 @pytest.fixture(scope="module")
@@ -242,6 +248,24 @@ def test_a_reader_keeps_what_it_has_open_while_the_log_is_trimmed(tmp_path: Path
     replica.close()
 
 
+def test_the_last_segment_is_followed_by_others_and_trimmed_before_it_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ended a log service that was about to start."""
+    log = WrittenLog(tmp_path / "log")
+
+    def then_trim(path: Path) -> Header:
+        header = read_header(path)
+        if header.number == 1:
+            log.begin_segment()
+            log.trim(2)
+        return header
+
+    monkeypatch.setattr(reader, "read_header", then_trim)
+    with LogReader(log.directory).at_end() as cursor:
+        assert cursor.number == 2
+
+
 def test_a_reader_that_is_ahead_of_what_is_trimmed_does_not_notice(tmp_path: Path) -> None:
     replica = LoggingReplica(tmp_path)
     replica.write(300, size=500)
@@ -269,6 +293,37 @@ def test_damage_is_told(tmp_path: Path) -> None:
         list(LogReader(tmp_path).runs())
     third = LogReader(tmp_path).headers()[2].position
     assert next(LogReader(tmp_path).records(third)).position == third
+
+
+@pytest.mark.parametrize("blocks", [None, Blocks()], ids=["own", "blocks"])
+def test_a_bad_sector_is_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, blocks: Blocks | None
+) -> None:
+    """What is before it is given."""
+    replica = LoggingReplica(tmp_path)
+    replica.write(300, size=500)
+    replica.close()
+    path = tmp_path / segment_name(2)
+    inode, half = path.stat().st_ino, path.stat().st_size // 2
+
+    def failing(read: Callable[..., Any]) -> Callable[..., Any]:
+        def fail(file: int, size: Any, at: int) -> Any:
+            if os.fstat(file).st_ino == inode and at > half:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            return read(file, size, at)
+
+        return fail
+
+    monkeypatch.setattr(segments, "BLOCK_BYTES_MIN", 4096)
+    monkeypatch.setattr(segments, "BLOCK_BYTES_MAX", 4096)
+    for name in ("pread", "preadv"):
+        monkeypatch.setattr(segments.os, name, failing(getattr(os, name)))
+    found: list[int] = []
+    with LogReader(tmp_path).at_position(0, blocks) as cursor, pytest.raises(LogDamagedError) as caught:
+        found.extend(ordered.place for ordered in cursor.runs())
+    assert f"{path}: the disk cannot read frame" in str(caught.value)
+    assert found == list(range(len(found)))
+    assert len(found) > read_header(path).green_runs
 
 
 def test_a_header_that_cannot_be_read(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from totempole.log.check import check
 from totempole.log.reader import LogReader
 from totempole.log.segments import SegmentReader, read_header, segment_name, segment_numbers
 from totempole.runtime import log_files, log_writer
+from totempole.runtime.log_store import LogStore
 
 
 def recall(replica: LoggingReplica, start: int, bytes_max: int = 20_000) -> Any:
@@ -354,7 +355,11 @@ def failing(number: int, times: int = 1, then: Callable[..., Any] = os.getpid) -
 @pytest.mark.parametrize(
     ("number", "kind", "text"),
     [
-        (errno.ENOSPC, StorageFullError, "the disk is full: free some space"),
+        (
+            errno.ENOSPC,
+            StorageFullError,
+            "the disk is full: free some space.*`totem log hold NAME --release`",
+        ),
         (errno.EDQUOT, StorageFullError, "the disk is full: free some space"),
         (errno.EROFS, StorageError, "read-only: look at the kernel's messages"),
         (errno.EIO, StorageError, "could not write .* Check it, or replace it"),
@@ -505,6 +510,34 @@ def test_trim(tmp_path: Path) -> None:
     assert check(tmp_path).is_good
     with pytest.raises(LogTrimmedError, match="the log begins with position"):
         list(LogReader(tmp_path).runs(0))
+
+
+def test_what_a_hold_keeps(tmp_path: Path) -> None:
+    """So much goes when it is released."""
+    replica = LoggingReplica(tmp_path)
+    replica.write(400, size=500)
+    replica.sync()
+    store, end, size = replica.store, replica.zones.position, replica.store.bytes_on_disk
+    for hold, keep_bytes in ((0, 0), (0, 100_000), (end // 2, 0), (end // 2, 100_000)):
+        with_hold = size_after_trim(tmp_path, store, hold, keep_bytes)
+        without = size_after_trim(tmp_path, store, end, keep_bytes)
+        assert store.held_bytes(hold, end, keep_bytes) == with_hold - without
+    assert store.held_bytes(0, end, 100_000) > size // 3
+    assert store.held_bytes(end, end, 0) == store.held_bytes(0, end, 2 * size) == 0
+    replica.close()
+
+
+def size_after_trim(directory: Path, store: LogStore, position: int, keep_bytes: int) -> int:
+    """Of a copy."""
+    copy = directory.with_name("copy")
+    shutil.copytree(directory, copy)
+    trimmed = open_store(copy, Answers())
+    trimmed._headers = list(store._headers)
+    trimmed.trim_to(position, keep_bytes)
+    size = sum((copy / segment_name(header.number)).stat().st_size for header in trimmed._headers)
+    trimmed.close()
+    shutil.rmtree(copy)
+    return size
 
 
 def begin_at(replica: LoggingReplica, runs: int) -> None:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from serving import Reader, Service, serving
+from serving import QUICK, Reader, Service, serving
 from totempole.client.log_records import LogBatch, Notice, Reading
 from totempole.corel.run import Hold, Primary, RunId
 from totempole.errors import LogError, LogTrimmedError
+from totempole.log.segments import SegmentReader, segment_name
+from totempole.log_service.settings import decode_report
+from totempole.session.log_frames import Measure
 from written_logs import LIFE, LOG, WrittenLog
 
 
@@ -160,6 +165,71 @@ def test_a_trimmed_position_is_refused_and_the_earliest_named(reader: Reader, lo
     assert reader.ask("status").first == 16
 
 
+def damage(directory: Path) -> None:
+    """Flips a bit of the second run of records, which is in the first of two segments."""
+    path = directory / segment_name(1)
+    with SegmentReader(path) as segment:
+        stored = next(each for each in segment.frames() if b"1-1" in bytes(each.content))
+    content = bytearray(path.read_bytes())
+    content[stored.end - 2] ^= 1
+    path.write_bytes(content)
+
+
+def test_damage_amid_the_log_is_an_error_at_once(reader: Reader, log: WrittenLog) -> None:
+    """Not only after `give_up_s`: nobody mends it meanwhile."""
+    damage(log.directory)
+    started_s = time.monotonic()
+    assert [record.position for record in reader.records(0, most=3)] == [0, 1, 2]
+    with pytest.raises(LogError, match=r"no log service can read on.*green runs 2 to 6 cannot be read"):
+        reader.records(0)
+    with pytest.raises(LogError, match="totem log check"):
+        reader.ask("measure", Measure(0, END))
+    assert time.monotonic() - started_s < QUICK.give_up_s / 2
+    assert [record.position for record in reader.records(16)] == list(range(16, END))
+
+
+def test_damage_at_one_replica_is_read_at_another(
+    reader: Reader, log: WrittenLog, tmp_path: Path, kind: str
+) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(log.directory, other)
+    damage(log.directory)
+    both = (tmp_path / "clients.sock", tmp_path / "other.sock")
+    with serving(other, tmp_path / "other-log.sock", 2):
+        found = Reader.at(kind, *both).records(0)
+        assert [record.position for record in found] == list(range(END))
+        damage(other)
+        with pytest.raises(LogError, match=r"clients-log\.sock: .*/other-log\.sock: "):
+            Reader.at(kind, *both).records(0)
+
+
+def test_a_reading_waits_for_a_replica_that_may_have_what_is_damaged_at_another(
+    reader: Reader, log: WrittenLog, tmp_path: Path, kind: str
+) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(log.directory, other)
+    damage(log.directory)
+    with ExitStack() as later:
+        timer = threading.Timer(
+            1.0, lambda: later.enter_context(serving(other, tmp_path / "other-log.sock", 2))
+        )
+        timer.start()
+        found = Reader.at(kind, tmp_path / "clients.sock", tmp_path / "other.sock").records(0)
+        timer.join()
+    assert [record.position for record in found] == list(range(END))
+
+
+def test_damage_is_reported_to_the_node(log: WrittenLog, tmp_path: Path) -> None:
+    damage(log.directory)
+    with serving(log.directory, tmp_path / "clients-log.sock") as service:
+        with pytest.raises(LogError):
+            Reader.at("blocking", tmp_path / "clients.sock").records(0)
+        assert service.process is not None
+        assert service.process.stdout is not None
+        report = decode_report(service.process.stdout.readline())
+        assert "green runs 2 to 6 cannot be read" in report
+
+
 def test_a_replica_that_began_anew_serves_what_it_has(tmp_path: Path, kind: str) -> None:
     """It was behind, and the others have trimmed what it lacks."""
     donor = WrittenLog(tmp_path / "donor")
@@ -173,6 +243,22 @@ def test_a_replica_that_began_anew_serves_what_it_has(tmp_path: Path, kind: str)
         assert [record.position for record in reader.records()] == [10, 11]
         with pytest.raises(LogTrimmedError, match="position 10"):
             reader.records(3)
+
+
+def test_a_replica_that_began_anew_at_the_end_of_a_segment_is_not_damaged(tmp_path: Path, kind: str) -> None:
+    donor = WrittenLog(tmp_path / "donor")
+    for number in range(10):
+        donor.append([str(number).encode()])
+    late = WrittenLog(tmp_path / "late", processor=2)
+    late.begin_anew(donor)
+    late.begin_segment()
+    late.append([b"ten", b"eleven"], origin=1)
+    with serving(late.directory, tmp_path / "late-log.sock", 2):
+        reader = Reader.at(kind, tmp_path / "late.sock")
+        with pytest.raises(LogTrimmedError, match="position 10") as caught:
+            reader.records(3)
+        assert caught.value.earliest == 10
+        assert [record.position for record in reader.records(10)] == [10, 11]
 
 
 def test_runs_are_located(reader: Reader, log: WrittenLog) -> None:

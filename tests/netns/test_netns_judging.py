@@ -34,6 +34,16 @@ def one_sent_by_nobody(rows: list[Row]) -> list[Row]:
     return [row for row in rows if row is not gone]
 
 
+def safe_before_all_had_received_it(rows: list[Row]) -> list[Row]:
+    """The receipt comes a microsecond after somebody else's delivery: only its time is wrong."""
+    first = next(row for row in rows if row.kind == "deliver" and row.service == "safe")
+    delivered_us = min(row.at_us for row in rows if row.kind == "deliver" and row.message == first.message)
+    late = next(
+        row for row in rows if row.kind == "receive" and (row.ring, row.seq) == (first.ring, first.seq)
+    )
+    return [row._replace(at_us=delivered_us + 1) if row is late else row for row in rows]
+
+
 def test_broken_traces_are_found(stage: StageMaker) -> None:
     with stage(hosts=3) as ring:
         ring.load()
@@ -50,3 +60,5 @@ def test_broken_traces_are_found(stage: StageMaker) -> None:
     for broken in breakers:
         with pytest.raises(AssertionError):
             ring.judge(broken(rows), up)
+    with pytest.raises(AssertionError, match=r"as safe in .* had not received it"):
+        ring.judge(safe_before_all_had_received_it(rows), up)

@@ -60,3 +60,25 @@ def test_a_row_that_is_delivered_at_once_is_not_under_way() -> None:
     replicator.watch.findings = (*SILENCE, Finding(1, 2, True, 1))
     layer.settle()
     assert [len(row.findings) for row in below.rows] == [1, 2]
+
+
+class FullOrder(OrderAtOnce):
+    """Takes no report for a while."""
+
+    is_full = True
+
+    def report(self, payload: bytes) -> bool:
+        return not self.is_full and super().report(payload)
+
+
+def test_what_the_ring_does_not_take_is_told_when_it_does() -> None:
+    layer = a_layer()
+    layer._ring = below = FullOrder(layer)
+    layer._replicator.watch.findings = SILENCE
+    for _ in range(2):
+        layer.settle()
+    assert below.rows == []
+    below.is_full = False
+    layer.settle()
+    layer.settle()
+    assert [row.findings for row in below.rows] == [SILENCE]

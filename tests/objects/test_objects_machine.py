@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from totempole.errors import CodecError, ObjectBrokenError, ObjectError, ObjectVersionError
 from totempole.objects import ordered, records
 from totempole.objects.commands import Refused, command
-from totempole.objects.digests import STATE_BYTES_PER_COMMAND
+from totempole.objects.digests import NO_CHAIN, STATE_BYTES_PER_COMMAND, Digests
 from totempole.objects.machine import ObjectMachine, RecordIgnored, StateNotCarried
 from totempole.objects.records import (
     CALLS_MAX,
@@ -352,7 +352,7 @@ def test_digests_of_strangers_and_of_oneself() -> None:
     wrong = Digest("wrong", (msgspec.structs.replace(own.checkpoints[1], outcomes=b"else"),))
     machine.apply(records.encode(wrong), machine.applied, 0)
     event = machine.take_events()[0]
-    assert str(event).endswith("it is not known that they ever agreed")
+    assert str(event).endswith("it is not known that they ever agreed; totem log diff finds the command")
 
 
 def test_what_one_host_has_said_need_not_be_said_again() -> None:
@@ -390,12 +390,31 @@ def test_a_very_large_state_is_digested_aside(monkeypatch: pytest.MonkeyPatch) -
     for each in (machine, other, restored):
         each.apply(records.encode(digest), each.applied, 0)
     event = machine.take_events()[-1]
+    # Their outcomes were the same at 200. Of their states nothing is known from before 210.
     assert str(event).startswith(
-        "this host and other have different state at position 210 (210 commands); they agreed"
+        "this host and other have different state at position 210 (210 commands); it is not known"
     )
+    assert str(event).endswith("; totem log diff finds the command")
     assert restored.take_events() == []
     assert restored._digests.rows() == machine._digests.rows()
     assert machine._digests.rows().state_due == 210 + len(other.state.content) // STATE_BYTES_PER_COMMAND
+
+
+def test_states_agree_only_where_both_were_digested() -> None:
+    """The first difference is between the two places that are told."""
+    here = Digests(every=100)
+    here.put(100, 100, b"one", 3)
+    here.put(200, 200)  # a large state is digested less often
+    here.put(300, 300, b"three", 5)
+    first, second, third = (Checkpoint(count, count, NO_CHAIN, b"") for count in (100, 200, 300))
+    replace = msgspec.structs.replace
+    assert here.compare(Digest("other", (replace(first, state=b"one"), second))) is None
+    found = here.compare(Digest("other", (second, replace(third, state=b"else"))))
+    assert found is not None
+    assert (found.what, found.agreed_position, found.position) == ("state", 100, 300)
+    found = here.compare(Digest("another", (second, replace(third, outcomes=b"else"))))
+    assert found is not None
+    assert (found.what, found.agreed_position, found.position) == ("outcomes", 200, 300)
 
 
 class DigestRaises:

@@ -175,9 +175,22 @@ def test_a6_p5_five_percent_of_the_messages_of_each_rotation_raise_no_alarm(mess
     path, random = Path(), Random(f"rotations/{messages}")
     for _ in range(300_000 // messages):
         lost = sum(random.random() < 0.05 for _ in range(messages)) / messages
-        for _ in range(min(messages, ROTATION_WEIGHT)):
-            path.note(Evidence.MESSAGES, lost)
+        path.note(Evidence.MESSAGES, lost, min(messages, ROTATION_WEIGHT))
     assert not path.bad
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_a_share_that_counts_several_times_is_as_many_shares(count: int) -> None:
+    once, each, random = Path(), Path(), Random(f"shares/{count}")
+    for _ in range(2_000):
+        lost = random.choice([0.0, 0.0, 0.0, 0.1, 1.0])
+        told = [each.note(Evidence.MESSAGES, lost) for _ in range(count)]
+        assert once.note(Evidence.MESSAGES, lost, count) is (True in told)
+        assert (once.bad, once.dead, once.lost) == (each.bad, each.dead, each.lost)
+        assert once.loss == pytest.approx(each.loss)
+        if once.bad and random.random() < 0.1:
+            once.clear()
+            each.clear()
 
 
 def test_a6_p5_messages_that_lose_a_part_of_their_segments() -> None:

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import pytest
-from rrp_bench import HELLO, ME, PREDECESSOR, RING, Bench
+from hypothesis import given
+from hypothesis import strategies as st
+from rrp_bench import CONFIG, HELLO, ME, PREDECESSOR, RING, Bench
 
-from totempole.core.effects import Alarm, Reachable, Role
+from totempole.core.effects import Alarm, Channel, Reachable, Role
+from totempole.core.inputs import Arrived
 from totempole.link import Link
 from totempole.rrp.alarms import WaysDiffer
 from totempole.rrp.commands import NetworkBack, NetworkLost, RemoveNetwork
+from totempole.rrp.config import NETWORKS_MAX
 from totempole.rrp.layer import WARY_US
-from totempole.rrp.paths import Lost
+from totempole.rrp.paths import RECOVERY, Lost
+from totempole.rrp.route import stripes
 from totempole.rrp.watching import CROSSED_LEAST, HASTE
-from totempole.segment.header import OFFSET_BYTES, SEGMENT
+from totempole.segment.cutter import cut
+from totempole.segment.header import OFFSET_BYTES, SEGMENT, data_name
+from totempole.srp.packets import RegularMessage
+from totempole.types import Service
+from totempole.wire.layout import PACKET_BYTES_MAX
 
 
 @pytest.mark.parametrize(
@@ -113,12 +122,21 @@ def test_long_messages_fill_unequal_networks_by_their_capacities() -> None:
 
 @pytest.mark.parametrize("copies", [1, 2])
 def test_stripes_carry_every_byte_on_as_many_networks_as_there_are_copies(copies: int) -> None:
+    _stripes_carry_every_byte(copies, 33_333)
+
+
+def test_long_stripes_carry_every_byte_too() -> None:
+    _stripes_carry_every_byte(1, 222_222)
+    _stripes_carry_every_byte(2, 222_222)
+
+
+def _stripes_carry_every_byte(copies: int, size: int) -> None:
     style = "passive" if copies == 1 else "active-passive"
     bench = Bench(style, 3, 0 if copies == 1 else copies, capacities=(5, 3, 1))
-    sent = bench.send(Role.MESSAGE, size=33_333)
+    sent = bench.send(Role.MESSAGE, size=size)
     assert len({send.networks for send in sent}) == 3
-    whole = Bench("active", 3).send(Role.MESSAGE, size=33_333)
-    (size,) = {sum(len(data) - SEGMENT.size for data in send.datagrams) for send in whole}
+    whole = Bench("active", 3).send(Role.MESSAGE, size=size)
+    (total,) = {sum(len(data) - SEGMENT.size for data in send.datagrams) for send in whole}
     pieces: dict[int, int] = {}
     for send in sent:
         for data in send.datagrams:
@@ -126,7 +144,33 @@ def test_stripes_carry_every_byte_on_as_many_networks_as_there_are_copies(copies
             for place in range(start, start + len(data) - SEGMENT.size):
                 pieces[place] = pieces.get(place, 0) + 1
     assert set(pieces.values()) == {copies}
-    assert sorted(pieces) == list(range(size))
+    assert sorted(pieces) == list(range(total))
+
+
+@given(
+    capacities=st.lists(st.integers(1, 20), min_size=2, max_size=NETWORKS_MAX).map(tuple),
+    total=st.integers(6_000, PACKET_BYTES_MAX),
+)
+def test_stripes_are_cut_so_near_to_what_former_versions_expect_that_no_network_looks_sick(
+    capacities: tuple[int, ...], total: int
+) -> None:
+    """Their receivers charge a network for what is missing of the part that its capacity says."""
+    whole, sum_, exact = sum(capacities), 0, [0]
+    for capacity in capacities:
+        sum_ += capacity
+        exact.append(total * sum_ // whole)
+    carried = stripes(total, (1 << len(capacities)) - 1, capacities, 1)
+    ends = [range_ for _, ranges in carried for range_ in ranges]
+    assert [stop for _, stop in ends] == [start for start, _ in ends[1:]] + [total]
+    for (start, stop), before, after in zip(ends, exact, exact[1:], strict=False):
+        expected = after - before
+        lost = (expected - min(expected, stop - start)) / expected
+        assert lost - RECOVERY * (1 - lost) < -0.1, (start, stop, expected)
+
+
+def test_stripes_of_long_packets_begin_at_few_places() -> None:
+    begun = {ranges[0][0] for total in range(50_000, 60_000) for _, ranges in stripes(total, 3, (1, 1), 1)}
+    assert len(begun) <= 22
 
 
 def test_packets_are_cut_for_each_network() -> None:
@@ -339,6 +383,44 @@ def test_a_damaged_copy_bars_no_true_one() -> None:
     assert bench.ring.refusals
     bench.arrive(1, [true])
     assert bench.sequence == [1]
+
+
+def stripe(data: bytes, start: int, stop: int) -> list[bytes]:
+    (burst,) = cut(data_name(RING, 1), data, 1_400, ((start, stop),), CONFIG.cluster_id)
+    return list(burst.datagrams)
+
+
+@pytest.mark.parametrize("in_bursts", [False, True])
+def test_junk_in_the_place_of_a_stripe_bars_no_true_one(in_bursts: bool) -> None:
+    """With the right name and length, and ahead of it."""
+    bench = Bench("passive", 2)
+    packet = RegularMessage(2, 1, RING, 1, 1, Service.AGREED, 0, 2, RING, (), False, False, bytes(6_000))
+    data = bench.codec.encode(packet, 0b11)
+    half, junk = len(data) // 2, bytes([255]) * len(data)
+    came = ((0, stripe(junk, 0, half)), (0, stripe(data, 0, half)), (1, stripe(data, half, len(data))))
+    for network, datagrams in came:
+        if in_bursts:
+            bench.feed(Arrived(network, Channel.DATA, (b"".join(datagrams),), 1_400, "anywhere"))
+        else:
+            bench.arrive(network, datagrams)
+    assert bench.sequence == [1]
+    assert bench.ring.refusals == []
+
+
+@pytest.mark.parametrize("in_bursts", [False, True])
+def test_copies_of_a_message_that_is_here_are_dropped_by_their_headers(in_bursts: bool) -> None:
+    bench = Bench("active", 2)
+    whole = bench.message(1, size=6_000)
+    bench.arrive(0, whole)
+    assert bench.sequence == [1]
+    junk = [segment[: SEGMENT.size] + bytes(len(segment) - SEGMENT.size) for segment in whole]
+    if in_bursts:
+        bench.feed(Arrived(1, Channel.DATA, (b"".join(junk),), 1_400, "anywhere"))
+    else:
+        bench.arrive(1, junk)
+    assert bench.sequence == [1]
+    assert bench.ring.refusals == []
+    assert bench.links[0]._reassembler._partials == {}
 
 
 def test_whoever_uses_the_networks_in_another_way_is_told_of() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import shutil
 import socket
 import threading
 import time
@@ -528,6 +529,30 @@ def test_of_two_old_nodes_with_one_number_one_gives_way(
         wait_for_messages(1, stays, two)
 
 
+def test_a_directory_from_a_backup_is_named_by_who_remembers_better(place: Place, tmp_path: Path) -> None:
+    """It was copied before the node's first life; two lives later it is put back."""
+    config = node_config(place, 2, tmp_path)
+    Storage.open(config.directory, 2, config.ring.cluster_id).close()
+    shutil.copytree(config.directory, tmp_path / "backup")
+    with started(node_config(place, 1, tmp_path)) as (one,):
+        for _ in range(2):
+            with started(config) as (two,):
+                wait_for_ring(one, two)
+        shutil.rmtree(config.directory)
+        shutil.copytree(tmp_path / "backup", config.directory)
+        with started(config) as (two,):
+            life = two.driver.ring.incarnation
+            wait_until(lambda: one.logged("a processor speaks in a life that is over"))
+            assert one.logged(
+                "a processor speaks in a life that is over",
+                f"processor 2 has incarnation {life} and once had {life + 1}",
+                "if its directory came from a backup",
+                "remove the directory and start it again",
+            )
+            assert one.driver.ring.dropped["join of a former life"]
+            wait_until(lambda: one.members == (1,))
+
+
 @pytest.mark.parametrize("age_us", [0, 10 * PROBATION_US], ids=["young", "old"])
 def test_echoes_do_not_stop_a_sealed_node(place: Place, tmp_path: Path, age_us: int) -> None:
     """A stranger without the key sends a node's own packets back to it, from another address."""
@@ -650,7 +675,7 @@ def test_the_log_names_who_sent_what_was_dropped(place: Place, tmp_path: Path) -
                 Channel.DATA,
                 Read(cut(words), 0, members[1].driver.networks[0].sockets.own),
             )
-            driver._report_drops()
+            driver._report_drops(driver_module.now_us())
 
         driver.call(take_junk_then_a_members_words)
         wait_until(lambda: members[0].logged("packets dropped"))

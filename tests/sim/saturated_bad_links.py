@@ -1,8 +1,9 @@
 """Measures what healthy nodes of four deliver while one link is dead one way and all send.
 
-`python tests/sim/saturated_bad_links.py SECONDS BYTES_PER_S [RATE_PER_S [start]]` prints it for each link: on
-a LAN where each sender has so much, at full load (rate 0) or with senders of a fixed rate (messages of 20
-kB). With `start` the link is dead before there is a ring.
+`python tests/sim/saturated_bad_links.py SECONDS BYTES_PER_S [RATE_PER_S [start|accelerated]]` prints it for
+each link: on a LAN where each sender has so much, at full load (rate 0) or with senders of a fixed rate
+(messages of 20 kB). With `start` the link is dead before there is a ring; with `accelerated` the ring is an
+accelerated one.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from totempole.sim.conditions import Lan
 from totempole.sim.host import Host
 from totempole.sim.load import Arrivals, Load, Saturation
 from totempole.sim.world import World
-from totempole.types import ProcessorId
+from totempole.srp.config import RingConfig
+from totempole.types import ProcessorId, RingKind
 
 S = 1_000_000
 REST_US = 5_000
@@ -64,10 +66,11 @@ def measure(
     fault_us: int = FAULT_US,
     bytes_per_s: int = BYTES_PER_S,
     from_start: bool = False,
+    kind: RingKind = RingKind.CLASSIC,
 ) -> Measured:
     """With senders of a fixed rate, or at full load. The link breaks on a ring at work, or is dead before
     there is one."""
-    world = World(1, 4, lans=(Lan(bandwidth_bytes_per_s=bytes_per_s),))
+    world = World(1, 4, RingConfig(ring_kind=kind), lans=(Lan(bandwidth_bytes_per_s=bytes_per_s),))
     if link is not None and from_start:
         world.cut(*link)
     world.start()
@@ -100,8 +103,9 @@ def healthy(link: Link) -> list[ProcessorId]:
     return [me for me in (1, 2, 3, 4) if me not in link]
 
 
-def main(seconds: str, bytes_per_s: str, rate_per_s: str = "0", since: str = "") -> None:
-    how = float(rate_per_s), int(float(seconds) * S), int(bytes_per_s), since == "start"
+def main(seconds: str, bytes_per_s: str, rate_per_s: str = "0", which: str = "") -> None:
+    kind = RingKind.ACCELERATED if which == "accelerated" else RingKind.CLASSIC
+    how = float(rate_per_s), int(float(seconds) * S), int(bytes_per_s), which == "start", kind
     whole = measure(None, *how)
     for link in LINKS:
         found = measure(link, *how)

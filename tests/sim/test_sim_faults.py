@@ -204,7 +204,7 @@ def test_a_sharp_partition_loses_what_is_under_way() -> None:
 
 
 def test_the_judge_of_severed_links_sees_a_ring_that_breaks_up() -> None:
-    """Here because 4 comes and goes, and is alone in the end."""
+    """Here because 4 comes and goes, and is alone in the end: it has just started again."""
     outcome = play("at 1s sever 2 1\nat 1s sever 1 2\nend 3s", FOUR + "set readmission_us 10000000\n")
     world = outcome.world
     for _ in range(40):
@@ -212,6 +212,9 @@ def test_the_judge_of_severed_links_sees_a_ring_that_breaks_up() -> None:
         world.run_for(200_000)
         world.restart(4)
         world.run_for(200_000)
+    world.crash(4)
+    world.restart(4)
+    world.run_for(10_000)
     (verdict,) = check_lasting(world, 1_000_000, 1_000_000)
     assert "regular configurations in" in str(verdict)
     assert "could be one, and are not" in str(verdict)

@@ -15,7 +15,7 @@ from totempole.sim.inbox import Inbox
 from totempole.sim.medium import Medium
 from totempole.sim.packet_filter import DropRule, StrayRule
 from totempole.sim.scenario import parse, run
-from totempole.sim.script import INTERFACE_VERBS, LINK_VERBS, PROCESSOR_VERBS, SERVICE_VERBS
+from totempole.sim.script import INTERFACE_VERBS, LINK_VERBS, PROCESSOR_VERBS, SERVICE_VERBS, Scenario
 from totempole.sim.script_runner import TO_INTERFACES, TO_LINKS, TO_PROCESSORS, TO_SERVICE
 from totempole.sim.shared import lossless_stretches, shared_stretches
 from totempole.srp.packets import Wake
@@ -213,6 +213,34 @@ def test_a_network_that_keeps_no_order_may_cause_retransmissions() -> None:
     """A message may take longer than the token that went by way of another processor."""
     text = TWO.replace("100..150", "100..300") + "end 10s\n"
     assert lossless_stretches(parse(text), 1_000_000) == ()
+
+
+def with_speeds(style: str, each: tuple[str, str]) -> Scenario:
+    text = TWO.replace("style=passive", f"style={style}")
+    for name, words in zip("ab", each, strict=True):
+        text = text.replace(f"network {name}", f"network {name} {words}")
+    return parse(f"{text}end 10s\n")
+
+
+FAST, SLOW = "bandwidth=12500000", "bandwidth=1250000"
+
+
+@pytest.mark.parametrize(
+    ("style", "each", "promised"),
+    [
+        ("active", (FAST, SLOW), True),
+        ("active", (FAST, FAST), True),
+        ("active", (FAST, "bandwidth=1249999"), False),
+        ("active", ("bandwidth=12500001", SLOW), False),
+        ("active", (FAST, ""), False),
+        ("active tokens=one", (FAST, SLOW), False),
+        ("passive", (FAST, FAST), True),
+        ("passive", (FAST, SLOW), False),
+        ("passive", (f"{FAST} capacity=10", SLOW), True),
+    ],
+)
+def test_speeds_within_which_nothing_is_sent_again(style: str, each: tuple[str, str], promised: bool) -> None:
+    assert bool(lossless_stretches(with_speeds(style, each), 1_000_000)) is promised
 
 
 # Scenarios

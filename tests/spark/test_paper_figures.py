@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from totempole.sim.paper.experiments import run_experiment
 from totempole.spark.paper.comparison import DIFFERS, MEETS, NOT_RUN, Compared, compare
 from totempole.spark.paper.figures import FIGURES, chosen_figures, studies_of
 from totempole.spark.paper.job import SAMPLES, points_table, problems, run_points
+from totempole.spark.paper.page import page
 from totempole.spark.paper.published import PUBLISHED, Ours, Published
 from totempole.spark.paper.rerun import points_of
 from totempole.spark.paper.results import Results
@@ -242,6 +244,19 @@ def test_every_figure_draws(name: str) -> None:
     assert all(axes.get_xlabel() for axes in drawn.axes)
     assert any("(" in axes.get_ylabel() or "per second" in axes.get_ylabel() for axes in drawn.axes)
     assert figure.draw(Results([], [])).axes
+
+
+def test_the_page_is_as_wide_as_what_is_on_it() -> None:
+    """`where` had two lines in every row, and figures left half of the page's width empty."""
+    results = made_up()
+    shown = page([*FIGURES.values()], results, compare(results, FIGURES))
+    style, _, body = shown.partition("</style>")
+    assert re.search(r"^th, td \{[^}]*white-space: nowrap", style, re.MULTILINE)
+    assert re.findall(r"^td\.(\w+) \{ white-space: normal", style, re.MULTILINE) == ["words"]
+    assert "<td>Totem CACM Performance</td>" in body
+    assert "<td class=words>to detect a crash, at most</td>" in body
+    assert re.search(r"^svg \{[^}]*\bwidth: 100%", style, re.MULTILINE)
+    assert body.partition("<div class=figures>")[2].count("<section>") == len(FIGURES)
 
 
 def test_densities_are_drawn_in_order() -> None:

@@ -17,6 +17,7 @@ from totempole.cli import report as verb
 from totempole.errors import TraceError
 from totempole.sim.fuzz.group_plan import group_plan
 from totempole.sim.scenario import parse, run
+from totempole.spark.drawing import PALETTE
 from totempole.spark.report import plots
 from totempole.spark.report.figures import STAYS_DRAWN, RunFigures, limited, natural
 from totempole.spark.report.job import RUNS_DRAWN, chosen, write_report
@@ -111,6 +112,18 @@ def test_a_crash_and_its_faults_are_listed(page: str) -> None:
     ring = section(page, "ring")
     assert "Red cross: crash; green triangle: restart." in ring
     assert "crash r" in ring
+
+
+def test_processors_have_one_name(page: str) -> None:
+    """Faults are told by the scenario's names, so lanes, plots and tables have them too."""
+    ring = section(page, "ring")
+    letters = set(re.findall(r"<text[^>]*>([^<]*)</text>", ring))
+    assert {"p", "q", "r", "{p q r}"} <= letters
+    assert "{1 2 3}" not in letters
+    rows = re.findall(r"<tr><td[^>]*>(\w+)</td>", ring.partition("<h3>Processors</h3>")[2])
+    assert rows == ["p", "q", "r"]
+    groups = section(page, "groups").partition("<h3>Processors</h3>")[2]
+    assert re.findall(r"<tr><td[^>]*>(\w+)</td>", groups)[:2] == ["1", "2"]
 
 
 def test_tables_are_parquet_by_run(report: Path, rows: list[Row]) -> None:
@@ -244,6 +257,52 @@ def test_what_is_not_recorded_is_not_drawn_as_nothing() -> None:
     assert plots.losses(quiet) == Words("Nothing was retransmitted and nothing dropped.")
     assert "level “checked”" in plots.losses(RunFigures("r", totals(level="checked")))
     assert "level “checked”" in plots.rotation_over_time(RunFigures("r", totals(level="checked")))
+
+
+def test_a_table_that_is_wider_than_the_window_scrolls() -> None:
+    """The last column of Processors was cut off."""
+    life = {"node": 1, "first_us": 0, "last_us": 9, **dict.fromkeys(("submitted", "delivered"), 0)}
+    life |= dict.fromkeys(("delivered_bytes", "installed", "crashes"), 0)
+    page = render([totals()], [RunFigures("r", totals(), {"lives": [life]})], source="t")
+    assert page.count("<table>") == page.count('<div class="scroll"><table>') > 1
+    assert ".scroll { overflow-x: auto; }" in page
+
+
+def widths(drawn: str) -> list[float]:
+    """Of the lines of the first nodes; 1 is what SVG takes for nothing."""
+    pattern = r"fill: none; stroke: {};(?: stroke-width: ([\d.]+))?"
+    return [float(re.findall(pattern.format(colour), drawn)[0] or 1) for colour in PALETTE[:3]]
+
+
+def test_lines_of_nodes_that_agree_are_all_seen() -> None:
+    """Each lies within the one before it: five equal lines looked like one."""
+    rates = {"bin": 3, "messages_per_s": 10.0, "bytes_per_s": 1.0}
+    shares = [(50.0, 400), (90.0, 900)]
+    tables = {
+        "throughput": [rates | {"node": node} for node in (1, 2, 3)],
+        "rotation": [
+            {"node": node, "percentile": percent, "rotation_us": us, "visits": 1_000}
+            for node in (1, 2, 3)
+            for percent, us in shares
+        ],
+    }
+    figures = RunFigures("r", totals(level="protocol"), tables)
+    for drawn in (plots.throughput(figures, "messages_per_s"), plots.rotation_percentiles(figures)):
+        first, second, third = widths(drawn)
+        assert first > second > third
+    page = render([totals()], [figures], source="t")
+    assert page.count("lines that agree lie within one another") == 3
+
+
+def test_a_latency_of_nothing_is_on_the_axis_and_explained() -> None:
+    """In the simulator computing takes no time; a logarithmic axis has no place for 0."""
+    row = {"layer": "ring", "scope": "own", "service": "agreed"}
+    rows = [row | {"bin": 3, "p50_us": 0, "p99_us": 900}, row | {"bin": 4, "p50_us": 700, "p99_us": 900}]
+    figures = RunFigures("r", totals(), {"latency_over_time": rows})
+    drawn = plots.latency_over_time(figures, "ring", "own")
+    assert "1 µs" in re.findall(r"<text[^>]*>([^<]*)</text>", drawn), "the floor has its tick"
+    page = render([totals()], [figures], source="t")
+    assert "at the instant of its submission is drawn at 1 µs" in " ".join(page.split())
 
 
 def test_many_nodes_are_a_band() -> None:

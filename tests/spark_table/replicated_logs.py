@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from serving import Service, serving
+from totempole.corel.frames import Colour, Placed
+from totempole.corel.run import Change, RunKind, pack_body
 from totempole.log.reader import LogReader
 from written_logs import LOG, WrittenLog
 
@@ -104,6 +106,15 @@ def replicated(
                     serving(each.directory, socket, each.processor)
                 )
         yield found
+
+
+def change_replicas(replicas: Replicas, processor: int, disk: int, *, without: int = 0) -> None:
+    """What `totem log add` and `remove` order. Disk 0: the processor is removed."""
+    for log in replicas.logs:
+        if log.processor != without:
+            body = pack_body(Change(processor, disk))
+            log.write(Placed(log.run(RunKind.CHANGE, 0, body, 1), Colour.YELLOW))
+            log.green()
 
 
 def write_mixture(replicas: Replicas) -> None:

@@ -28,7 +28,7 @@ from sink_nodes import (
     tasks_of,
 )
 
-from daemons import Cluster, wait_until
+from daemons import Cluster, pause, resume, wait_until
 from totempole.errors import SessionError
 from totempole.spark_table.access import Access
 from totempole.spark_table.committing import SessionOrder, TaskRows, commit, release
@@ -249,20 +249,6 @@ def test_a_driver_that_is_killed_between_any_two_asks(log: Records, is_large: bo
 def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with log_nodes(tmp_path_factory.mktemp("three"), 3) as them:
         yield them
-
-
-def pause(them: Cluster, *numbers: int) -> None:
-    for number in numbers:
-        process = them[number].process
-        assert process is not None
-        process.send_signal(signal.SIGSTOP)
-
-
-def resume(them: Cluster, *numbers: int) -> None:
-    for number in numbers:
-        process = them[number].process
-        assert process is not None
-        process.send_signal(signal.SIGCONT)
 
 
 def test_a_task_waits_while_there_is_no_majority(three: Cluster) -> None:

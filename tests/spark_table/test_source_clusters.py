@@ -1,20 +1,22 @@
-"""The source where Spark runs: a standalone cluster by spark-submit, without totempole in its Python, and
-Spark Connect."""
+"""Source and sink where Spark runs: a standalone cluster by spark-submit, without totempole in its Python,
+and Spark Connect."""
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
 import sys
 import sysconfig
 import venv
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyspark
 import pytest
-from replicated_logs import replicated, write_mixture
+from replicated_logs import Replicas, replicated, write_mixture
+from sink_nodes import Records, log_nodes
 from standalone import standalone
 
 from totempole.spark.java import java_home
@@ -28,7 +30,7 @@ PROGRAM = """
 import json, sys
 from pyspark.sql import SparkSession
 
-replicas, directory, remote, register = sys.argv[1:]
+replicas, daemon, directory, remote, register = sys.argv[1:]
 builder = SparkSession.builder
 spark = (builder.remote(remote) if remote else builder).getOrCreate()
 if register:
@@ -45,6 +47,20 @@ query = (
 )
 query.awaitTermination()
 streamed = sorted(row.position for row in spark.read.parquet(directory + "/out").collect())
+
+# Enough bytes to be staged by the tasks. A repeated write with the same key writes nothing.
+copies = table.orderBy("position").selectExpr("rpad(cast(position as string), 500, '.') as payload")
+for _ in range(2):
+    writer = copies.write.format("totem").mode("append").option("daemons", daemon)
+    writer.option("log", "copies").option("idempotencyKey", "once").save()
+written = (
+    stream.option("maxOffsetsPerTrigger", 500).load().selectExpr("cast(position as string) as payload")
+    .writeStream.format("totem").option("daemons", daemon).option("log", "streamed")
+    .option("checkpointLocation", directory + "/written").trigger(availableNow=True).start()
+)
+written.awaitTermination()
+if remote:
+    assert not [name for name in sys.modules if "totem" in name], "a client of Spark Connect imports nothing"
 with open(directory + "/found.json", "w") as file:
     json.dump({"rows": rows, "streamed": streamed, "batches": len(query.recentProgress)}, file)
 spark.stop()
@@ -94,10 +110,15 @@ def test_spark_submit_ships_the_code(tmp_path: Path, program: Path, bare_python:
     chooser = tmp_path / "python"
     chooser.write_text(PYTHON.format(code=code, bare=bare_python, driver=python))
     chooser.chmod(0o755)
-    with replicated(tmp_path, 2) as replicas, standalone(tmp_path, workers=1) as cluster:
+    with (
+        replicated(tmp_path, 2) as replicas,
+        node(tmp_path) as log,
+        standalone(tmp_path, workers=1) as cluster,
+    ):
         write_mixture(replicas)
         submit = [str(Path(pyspark.__file__).parent / "bin" / "spark-submit"), "--master", cluster.url]
-        shipping = [*submit, "--py-files", str(code), str(program), replicas.option, str(tmp_path), ""]
+        given = [replicas.option, str(log.socket), str(tmp_path), ""]
+        shipping = [*submit, "--py-files", str(code), str(program), *given]
         environment = cluster.users_environment | {
             "JAVA_HOME": str(java_home()),
             "PYSPARK_PYTHON": str(chooser),
@@ -112,29 +133,49 @@ def test_spark_submit_ships_the_code(tmp_path: Path, program: Path, bare_python:
             environment["PYTHONPATH"] = str(code)
         done = run([*shipping, "register"], environment)
         assert done.returncode == 0, done.stderr[-5000:]
-        check_found(tmp_path, [(row.position, row.message, row.payload.hex()) for row in replicas.rows()])
+        check_found(tmp_path, replicas)
+        check_written(log, replicas)
 
 
-@pytest.mark.skipif(
-    importlib.util.find_spec("grpc") is None,
-    reason="Spark Connect needs grpcio: pip install 'pyspark[connect]'",
-)
 def test_spark_connect(tmp_path: Path, program: Path) -> None:
-    with replicated(tmp_path, 2) as replicas:
+    """Read and written, batch and stream, by a client of Spark Connect."""
+    with replicated(tmp_path, 2) as replicas, node(tmp_path) as log:
         write_mixture(replicas)
         environment = {
             "JAVA_HOME": str(java_home()),
             "PYSPARK_PYTHON": sys.executable,
             "SPARK_LOCAL_IP": "127.0.0.1",
         }
-        argv = [sys.executable, str(program), replicas.option, str(tmp_path), "local[2]", ""]
-        done = run(argv, environment)
+        given = [replicas.option, str(log.socket), str(tmp_path), "local[2]", ""]
+        done = run([sys.executable, str(program), *given], environment)
         assert done.returncode == 0, done.stderr[-5000:]
-        check_found(tmp_path, [(row.position, row.message, row.payload.hex()) for row in replicas.rows()])
+        check_found(tmp_path, replicas)
+        check_written(log, replicas)
 
 
-def check_found(directory: Path, rows: list[tuple[int, str, str]]) -> None:
+@contextmanager
+def node(directory: Path) -> Iterator[Records]:
+    """What the program writes goes here."""
+    home = directory / "nodes"
+    home.mkdir()
+    with log_nodes(home) as them:
+        yield Records(them[1].socket)
+
+
+def check_found(directory: Path, replicas: Replicas) -> None:
+    rows = replicas.rows()
     found = json.loads((directory / "found.json").read_text())
-    assert [tuple(row) for row in found["rows"]] == rows
-    assert found["streamed"] == [position for position, *_ in rows]
+    assert [tuple(row) for row in found["rows"]] == [
+        (row.position, row.message, row.payload.hex()) for row in rows
+    ]
+    assert found["streamed"] == [row.position for row in rows]
     assert found["batches"] == 3
+
+
+def check_written(log: Records, replicas: Replicas) -> None:
+    positions = [row.position for row in replicas.rows()]
+    copies = [int(payload.rstrip(b".")) for payload in log.of("copies")]
+    assert sorted(copies) == positions, "each once, though it was written twice"
+    assert log.staged()
+    assert sorted(map(int, log.of("streamed"))) == positions
+    log.wait_for_no_holds()

@@ -15,10 +15,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 from replicated_logs import Replicas, replicated
 
-from daemons import PATIENT, cluster
+from daemons import PATIENT, cluster, wait_until
 from totempole.client import blocking
 from totempole.client.blocking_log import Log
 from totempole.errors import SessionError
+from totempole.session.log_frames import ReplicaStatus
 from written_logs import LOG
 
 LIMIT_S = 60.0
@@ -117,6 +118,7 @@ def test_a_query_follows_the_log_while_replicas_come_and_go(spark: SparkSession,
             latest = json.loads(progress.sources[0].latestOffset or "")
             end = json.loads(progress.sources[0].endOffset or "")
             assert latest["behind"] == latest["position"] - end["position"]
+            assert not progress.sources[0].metrics  # Spark takes none from a Python source
         assert query.rows == expected(replicas)
 
 
@@ -179,12 +181,47 @@ def test_a_hold_goes_behind_the_query(spark: SparkSession, tmp_path: Path) -> No
         assert log.reader.status().holds == {"spark-7": 80}
 
 
-def _append(log: Log, count: int) -> None:
+TRIMMED_LOG = HOLDING_LOG + "segment_bytes = 65536\nretention_bytes = 65536\n"
+
+
+@pytest.mark.long
+@pytest.mark.nodes
+def test_a_log_is_trimmed_behind_the_query_and_no_further(spark: SparkSession, tmp_path: Path) -> None:
+    """However much is appended: what the query has not committed stays, and what it has goes."""
+    with (
+        cluster(1, tmp_path, PATIENT + TRIMMED_LOG) as them,
+        blocking.connect(them[1].socket) as session,
+        session.log("orders") as log,
+    ):
+        options = {"replicas": str(them[1].socket), "hold": "spark-7", "timeout": "20"}
+        query = Query(spark, Replicas(tmp_path, 0), tmp_path / "checkpoint")
+        _append(log, 100, 1_000)
+        query.run(**options)
+        for _ in range(2):
+            held = log.reader.status().holds["spark-7"]
+            for _ in range(5):  # a segment of each
+                _append(log, 100, 1_000)
+            # Half a megabyte more than is kept without a hold: all before the hold may go, and nothing else.
+            wait_until(lambda held=held: _is_trimmed(log.reader.status(), held))  # type: ignore[misc]
+            status = log.reader.status()
+            assert status.holds["spark-7"] == held
+            assert status.first <= held
+            query.run(**options, maxOffsetsPerTrigger="100")
+            assert log.reader.status().holds["spark-7"] == held + 500
+        assert query.rows == [(position, b"x" * 1_000) for position in range(1_100)]
+
+
+def _is_trimmed(status: ReplicaStatus, held: int) -> bool:
+    """The service has got to the end of what was appended, and all segments before the held one are gone."""
+    return status.position == held + 600 and status.first >= held - 200
+
+
+def _append(log: Log, count: int, size: int = 1) -> None:
     """The log is founded a moment after its node has started."""
     end_s = time.monotonic() + LIMIT_S
     while True:
         try:
-            log.append_many([b"x"] * count)
+            log.append_many([b"x" * size] * count)
             return
         except SessionError:
             assert time.monotonic() < end_s

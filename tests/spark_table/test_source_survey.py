@@ -9,12 +9,10 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
-from replicated_logs import Replicas, replicated
+from replicated_logs import change_replicas, replicated
 
 from certificates import Authority
 from serving import serving
-from totempole.corel.frames import Colour, Placed
-from totempole.corel.run import Change, RunKind, pack_body
 from totempole.errors import ConfigurationError, LogError, SessionError, StorageError, TlsError
 from totempole.session.log_frames import (
     FRAME_BYTES_MAX,
@@ -153,19 +151,11 @@ def test_a_survey_stays_with_its_log(tmp_path: Path) -> None:
         survey.close()
 
 
-def change(replicas: Replicas, processor: int, disk: int, *, without: int) -> None:
-    for log in replicas.logs:
-        if log.processor != without:
-            body = pack_body(Change(processor, disk))
-            log.write(Placed(log.run(RunKind.CHANGE, 0, body, 1), Colour.YELLOW))
-            log.green()
-
-
 def test_a_replica_that_was_removed_is_not_asked_for_the_end(tmp_path: Path) -> None:
     """It serves what it had, for as long as it runs."""
     with replicated(tmp_path, 3) as replicas:
         replicas.append([b"x"] * 10)
-        change(replicas, 3, 0, without=0)
+        change_replicas(replicas, 3, 0)
         replicas.append([b"x"] * 5, without=3)
         view = look(replicas.option)
         assert (view.position, view.is_whole) == (15, True)
@@ -177,7 +167,7 @@ def test_a_replica_that_was_removed_is_not_asked_for_the_end(tmp_path: Path) -> 
 def test_a_removed_replica_that_does_not_know_it_is_passed_over(tmp_path: Path) -> None:
     with replicated(tmp_path, 3) as replicas:
         replicas.append([b"x"] * 10)
-        change(replicas, 3, 0, without=3)
+        change_replicas(replicas, 3, 0, without=3)
         assert look(replicas.option).position == 10
         replicas.append([b"x"] * 5, without=3)
         assert look(f"{replicas.socket(3)},{replicas.socket(1)}").position == 15

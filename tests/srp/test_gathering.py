@@ -138,6 +138,56 @@ def agreeing(mine: Gathering, sender: int, rotation_count: int = 0, ring_seq: in
     return join_of(sender, proc_set, fail_set, rotation_count=rotation_count, ring_seq=ring_seq)
 
 
+@pytest.mark.parametrize("first", [2, 3])
+def test_of_two_that_accuse_each_other_the_smaller_is_believed(first: int) -> None:
+    """Totem has the sets joined, which leaves a processor that hears both with neither (docs/decisions/0016).
+    In whatever order the two are heard, all keep the same one."""
+    gathering = Gathering(4, (4,), 16)
+    everyone = {1, 2, 3, 4}
+    for sender in (2, 3):
+        gathering.absorb(join_of(sender, everyone, ()))
+    for sender in (first, 5 - first):
+        gathering.absorb(join_of(sender, everyone, {5 - sender}))
+    assert gathering.fail_set == {3}
+
+
+def test_two_that_hear_both_ends_of_a_dead_link_stay_together() -> None:
+    """4 heard that 3 has failed, 5 heard first that 2 has."""
+    four, five = (Gathering(me, (me,), 16) for me in (4, 5))
+    everyone = {2, 3, 4, 5}
+    for gathering, order in ((four, (2, 3)), (five, (3, 2))):
+        for sender in order:
+            gathering.absorb(join_of(sender, everyone, ()))
+        for sender in order:
+            gathering.absorb(join_of(sender, everyone, {5 - sender}))
+    assert four.sets == five.sets
+    assert four.candidates == (2, 4, 5)
+
+
+def test_a_smaller_one_that_is_not_heard_has_failed() -> None:
+    gathering = Gathering(4, (4,), 16)
+    assert gathering.absorb(join_of(3, {2, 3, 4}, {2})) is CHANGED
+    assert gathering.fail_set == {2}
+
+
+def test_failures_of_those_who_accuse_nobody_here_are_joined() -> None:
+    """2 and 4 have each noticed one crash: both are believed."""
+    gathering = Gathering(1, (1,), 16)
+    everyone = {1, 2, 3, 4, 5}
+    assert gathering.absorb(join_of(2, everyone, {3})) is CHANGED
+    assert gathering.absorb(join_of(4, everyone, {5})) is CHANGED
+    assert gathering.fail_set == {3, 5}
+
+
+def test_a_companion_on_the_other_side_is_believed() -> None:
+    """The old ring stays together, though its members have heard different sides."""
+    gathering = Gathering(1, (1, 4), 16)
+    everyone = {1, 2, 3, 4}
+    assert gathering.absorb(join_of(2, everyone, {3})) is CHANGED
+    assert gathering.absorb(join_of(4, everyone, {2})) is CHANGED
+    assert gathering.fail_set == {2, 3}
+
+
 def test_one_alone_is_agreed_with_itself() -> None:
     assert Gathering(ME, {ME}, 60).consensus
 

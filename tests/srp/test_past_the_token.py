@@ -3,6 +3,7 @@ sent while the token rests."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,7 @@ from srp_bench import Bench, alone_in
 from totempole.core.effects import Send
 from totempole.srp import RingConfig, SingleRing
 from totempole.srp.operational import AT_REST_BYTES, AT_REST_PACKETS
-from totempole.srp.packets import RegularMessage, RegularToken, Unordered
+from totempole.srp.packets import RegularMessage, RegularToken, Unordered, Wake
 from totempole.srp.states import State, Timer
 from totempole.types import RingId, RingKind, Service
 
@@ -61,6 +62,18 @@ def test_it_comes_to_the_others_and_leaves_the_token_where_it_is() -> None:
     bench.pump()
     assert told == [(1, 2, b"at once"), (3, 2, b"at once")]
     assert holder_of(bench).held is not None
+
+
+def test_a_call_for_the_token_that_it_overtakes_counts() -> None:
+    """It was dropped as an old notice, and the token rested on."""
+    bench = formed()
+    told = heard(bench)
+    assert Wake in act(bench, 2, lambda ring: ring.submit(b"x", Service.AGREED))
+    assert act(bench, 2, lambda ring: ring.send_unordered(b"at once")) == [Unordered]
+    bench.wire = deque(sorted(bench.wire, key=lambda sent: type(sent[2].packet) is Wake))
+    bench.pump()
+    assert told == [(1, 2, b"at once"), (3, 2, b"at once")]
+    assert bench.delivered(1) == [b"x"]
 
 
 def test_it_is_said_only_on_a_ring_with_others() -> None:

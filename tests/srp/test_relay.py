@@ -45,9 +45,10 @@ def passed_in_vain(*processors: int) -> tuple[Bench, RegularToken]:
     return bench, token
 
 
-def test_a_token_that_is_passed_again_is_shown_to_each_of_the_others_in_turn() -> None:
+def test_a_token_that_is_passed_a_third_time_is_shown_to_each_of_the_others_in_turn() -> None:
     bench, _ = passed_in_vain(1, 2, 3, 4)
     bench.lost = lambda source, to, packet: isinstance(packet, RegularToken)
+    assert tokens(bench.expire(1, Timer.TOKEN_RETRANSMISSION)) == [(2, 1)]
     shown = [tokens(bench.expire(1, Timer.TOKEN_RETRANSMISSION)) for _ in range(4)]
     assert [first for first, _ in shown] == [(2, 1)] * 4
     assert [second for _, second in shown] == [(4, 1), (3, 1), (4, 1), (3, 1)]
@@ -77,6 +78,21 @@ def test_what_comes_twice_is_sent_back() -> None:
     assert tokens(bench.hand(2, token._replace(token_seq=token.token_seq - 3))) == []
 
 
+def test_a_link_works_if_the_token_came_more_often_than_it_was_shown() -> None:
+    """Shown to two, it comes twice though the link is dead, and is sent back once."""
+    bench, token = passed_in_vain(1, 2, 3, 4)
+    bench.lost = lambda source, to, packet: isinstance(packet, RegularToken)
+    relay = holder_of(bench, 1)._relay
+    for _ in range(3):
+        bench.expire(1, Timer.TOKEN_RETRANSMISSION)
+    shown = relay.shown
+    assert shown
+    bench.hand(1, token)
+    assert relay.shown == shown
+    bench.hand(1, token)
+    assert not relay.shown
+
+
 @pytest.mark.parametrize("processors", [(1,), (1, 2)])
 def test_nothing_is_shown_or_sent_back_where_nobody_else_is(processors: tuple[int, ...]) -> None:
     """Alone, a processor would send its own token back to itself for ever."""
@@ -88,12 +104,51 @@ def test_nothing_is_shown_or_sent_back_where_nobody_else_is(processors: tuple[in
     assert tokens(bench.hand(successor, token)) == []
 
 
+def on_a_dead_link(slow: bool) -> Bench:
+    """1 to 2 is dead. If the ring is slow, 2's token has not got to 3 before 1 passes its own once more."""
+    bench = formed(1, 2, 3, 4)
+
+    def lost(source: int, to: int, packet: Any) -> bool:
+        delayed = slow and (source, to) == (2, 3) and isinstance(packet, RegularToken)
+        return (source, to) == (1, 2) or delayed
+
+    bench.lost = lost
+    bench.submit(1, b"x")
+    bench.pump()
+    for _ in range(3):
+        bench.expire(1, Timer.TOKEN_RETRANSMISSION)
+        bench.pump()
+    bench.lost = lambda source, to, packet: (source, to) == (1, 2)
+    if slow:
+        bench.expire(2, Timer.TOKEN_RETRANSMISSION)
+    for _ in range(CERTAIN_ROTATIONS):
+        bench.submit(2, b"y")
+        bench.pump()
+    return bench
+
+
+@pytest.mark.parametrize("slow", [False, True])
+def test_a_link_is_dead_though_a_token_that_two_were_shown_comes_twice(slow: bool) -> None:
+    bench = on_a_dead_link(slow)
+    assert len(bench.of_kind(1, DeadLink)) == 1
+    assert holder_of(bench, 1)._relay.through != 0
+
+
+def test_a_link_that_works_again_is_used_again() -> None:
+    bench = on_a_dead_link(slow=True)
+    bench.lost = lambda source, to, packet: False
+    bench.submit(2, b"y")
+    bench.pump()
+    assert holder_of(bench, 1)._relay.through == 0
+
+
 def test_a_dead_link_is_told_of_once_and_a_token_that_comes_back_ends_it() -> None:
     bench = formed(1, 2, 3)
     bench.lost = lambda source, to, packet: (source, to) == (1, 2)
     bench.submit(1, b"x")
     bench.pump()
-    bench.expire(1, Timer.TOKEN_RETRANSMISSION)
+    for _ in range(2):
+        bench.expire(1, Timer.TOKEN_RETRANSMISSION)
     for _ in range(3 * CERTAIN_ROTATIONS):
         bench.submit(2, b"y")
         bench.pump()

@@ -102,6 +102,29 @@ def test_a_minority_cannot_write_and_learns_of_what_the_others_wrote() -> None:
     run(test)
 
 
+def test_a_peek_after_a_receipt_has_that_call_here_and_at_another_program() -> None:
+    async def submit(opened: Store) -> str:
+        return str(await opened.submit(ReplicatedDict.set, "colour", 1))
+
+    async def peek_after(opened: Store, receipt: str) -> int | None:
+        await opened.after(opened.receipt(receipt))
+        found: int | None = opened.peek(ReplicatedDict.get, "colour")
+        return found
+
+    async def test() -> None:
+        async with cluster(3, seed=4) as c:
+            stores = await three(c)
+            c.part([1], [2, 3])
+            await c.settled()
+            receipt = await stores[0].run(submit)
+            await c.sleep(1)
+            assert stores[0].value.peek(ReplicatedDict.get, "colour") is None, "on one disk, not yet ordered"
+            c.heal()
+            assert [await each.run(peek_after, receipt) for each in stores] == [1, 1, 1]
+
+    run(test)
+
+
 def test_what_was_answered_is_there_when_all_hosts_have_crashed() -> None:
     async def test() -> None:
         async with cluster(3, seed=2) as c:

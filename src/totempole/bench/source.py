@@ -57,6 +57,7 @@ class Plan:
     rounds: int = 3
     sizes: tuple[int, ...] = SIZES
     tasks: tuple[int, ...] = TASKS
+    stream_tasks: tuple[int, ...] = TASKS
     rows: int = 100_000_000
     """Of the longest log, with records of 100 bytes."""
     small_rows: int = 10_000_000
@@ -64,9 +65,9 @@ class Plan:
     large_rows: int = 2_000_000
     """Of 1000 bytes, likewise."""
     growth: tuple[int, ...] = (1_000_000, 10_000_000)
-    """Rows that are read in each round, beside all rows once."""
+    """Rows that are read in each round, with each number of tasks, beside all rows once."""
     stream_batches: int = 10
-    """Of a stream that is read, and bounded by `maxOffsetsPerTrigger`."""
+    """Of streams that are read, and bounded by `maxOffsetsPerTrigger`."""
     sink_batches: int = 5
     """Of one that is written."""
     appends: int = 400
@@ -101,12 +102,14 @@ class Plan:
     def steps(self) -> int:
         """What is told of, all told."""
         cells = len(self.sizes) * len(self.tasks) * len(ORIGINS)
-        in_round = cells + 2 * len(COLUMNS) + len(self.growth)
-        return 2 * len(self.sizes) + self.rounds * in_round + 3 + 2 + 1 + 2 * len(self.sizes) + 1
+        in_round = cells + 2 * len(COLUMNS) + len(list(growth_cells(self)))
+        once = len(list(longest_cells(self))) + 1 + len(list(stream_cells(self))) + 1
+        return 2 * len(self.sizes) + self.rounds * in_round + once + 2 * len(self.sizes) + 1
 
 
 QUICK = Plan(
     rounds=1,
+    stream_tasks=(2,),
     rows=10_000_000,
     small_rows=3_000_000,
     large_rows=500_000,
@@ -128,6 +131,15 @@ class Cell(NamedTuple):
     columns: str = ""
     rows: int = 0
     """0: as many as the plan reads at once."""
+
+
+class StreamCell(NamedTuple):
+    """A stream that ends with the log."""
+
+    size: int
+    origin: str
+    tasks: int = AS_PLANNED
+    batches: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,12 +207,11 @@ class Samples:
     load_average: list[float] = field(default_factory=list)
     """Of the machine, over the minute before each round."""
     reads: dict[Cell, list[Reading]] = field(default_factory=lambda: defaultdict(list))
-    longest: dict[str, Reading] = field(default_factory=dict)
-    """By origin: all rows of the longest log, once."""
-    memory: dict[str, Memory] = field(default_factory=dict)
-    """Meanwhile."""
-    streams: dict[str, tuple[Reading, Batches]] = field(default_factory=dict)
-    """By how it is bounded."""
+    longest: dict[Cell, Reading] = field(default_factory=dict)
+    """All rows of the longest log, once."""
+    memory: dict[Cell, Memory] = field(default_factory=dict)
+    """Meanwhile, with tasks as planned."""
+    streams: dict[StreamCell, tuple[Reading, Batches]] = field(default_factory=dict)
     latencies_ms: list[float] = field(default_factory=list)
     written: list[Written] = field(default_factory=list)
     clients_per_s: dict[str, float] = field(default_factory=dict)
@@ -224,18 +235,19 @@ class Samples:
         ratios = [other.cpu_us / mine.cpu_us for mine, other in pairs if mine.cpu_us]
         return median(ratios) if ratios else None
 
-    def growth(self, plan: Plan) -> list[tuple[int, Reading]]:
-        """Rows, and the median of the readings of so many, from the directory."""
+    def growth(self, plan: Plan, tasks: int = AS_PLANNED) -> list[Reading]:
+        """The median of the readings of each length, from the directory with this number of tasks."""
         found = [
-            (cell.rows, median_reading(self.reads[cell])) for cell in growth_cells(plan) if self.reads[cell]
+            median_reading(self.reads[cell])
+            for cell in growth_cells(plan)
+            if cell.tasks == tasks and self.reads[cell]
         ]
-        if DIRECTORY in self.longest:
-            found.append((self.longest[DIRECTORY].rows, self.longest[DIRECTORY]))
-        return found
+        longest = self.longest.get(longest_cell(plan, DIRECTORY, tasks))
+        return found if longest is None else [*found, longest]
 
-    def worst_growth(self, plan: Plan) -> float | None:
+    def worst_growth(self, plan: Plan, tasks: int = AS_PLANNED) -> float | None:
         """Time for each row of a longer log over that of a shorter one."""
-        found = [reading.row_us for _, reading in self.growth(plan)]
+        found = [reading.row_us for reading in self.growth(plan, tasks)]
         ratios = [later / earlier for at, earlier in enumerate(found) for later in found[at + 1 :]]
         return max(ratios, default=None)
 
@@ -265,8 +277,29 @@ def column_cells(plan: Plan) -> Iterator[Cell]:
 
 
 def growth_cells(plan: Plan) -> Iterator[Cell]:
-    for rows in plan.growth:
-        yield Cell(SMALL, DIRECTORY, AS_PLANNED, "", rows)
+    for tasks in (AS_PLANNED, *plan.tasks):
+        for rows in plan.growth:
+            yield Cell(SMALL, DIRECTORY, tasks, "", rows)
+
+
+def longest_cell(plan: Plan, origin: str, tasks: int = AS_PLANNED) -> Cell:
+    return Cell(SMALL, origin, tasks, "", plan.rows)
+
+
+def longest_cells(plan: Plan) -> Iterator[Cell]:
+    for origin in (DIRECTORY, THREE):
+        yield longest_cell(plan, origin)
+    for tasks in plan.tasks:
+        yield longest_cell(plan, DIRECTORY, tasks)
+
+
+def stream_cells(plan: Plan) -> Iterator[StreamCell]:
+    """In the order of the table."""
+    for size in plan.sizes:
+        yield StreamCell(size, THREE)
+        for tasks in plan.stream_tasks:
+            for origin in (DIRECTORY, ONE, THREE):
+                yield StreamCell(size, origin, tasks, plan.stream_batches)
 
 
 def missing() -> str:
@@ -312,9 +345,11 @@ def measure(plan: Plan, tell: Tell) -> Samples:
 
 def _measure_length(plan: Plan, logs: Logs, samples: Samples, tell: Tell) -> None:
     """All of the longest log."""
-    for origin in (DIRECTORY, THREE):
-        tell(f"{plan.rows:,} rows from {origin}")
-        samples.longest[origin], samples.memory[origin] = logs.read_all(origin)
+    for cell in longest_cells(plan):
+        tell(f"{cell.rows:,} rows from {cell.origin}")
+        samples.longest[cell], memory = logs.read_all(cell)
+        if cell.tasks == AS_PLANNED:
+            samples.memory[cell] = memory
     tell(f"{plan.rows:,} rows counted")
     count = logs.count(DIRECTORY)
     if count != plan.rows:
@@ -322,11 +357,10 @@ def _measure_length(plan: Plan, logs: Logs, samples: Samples, tell: Tell) -> Non
 
 
 def _measure_streams(plan: Plan, logs: Logs, samples: Samples, tell: Tell) -> None:
-    rows = plan.read_rows(SMALL)
-    for name, rows_max in (("one batch", 0), (f"{plan.stream_batches} batches", rows // plan.stream_batches)):
-        tell(f"a stream, {name}")
-        samples.streams[name] = logs.stream(THREE, rows_max)
-        found = samples.streams[name][1].rows
+    for cell in stream_cells(plan):
+        tell(f"a stream, {cell.size} bytes from {cell.origin}")
+        samples.streams[cell] = logs.stream(cell)
+        rows, found = plan.read_rows(cell.size), samples.streams[cell][1].rows
         if found != rows:
             samples.wrong.append(f"a stream has read {found:,} rows of {rows:,}")
 

@@ -25,6 +25,7 @@ from totempole.bench.source import (
     Cell,
     Plan,
     Reading,
+    StreamCell,
 )
 from totempole.bench.spark_processes import CpuMeter, Memory, sampled_memory
 from totempole.bench.synthetic_log import CLUSTER_ID, LOG, REPLICAS, write_log
@@ -129,28 +130,25 @@ class Logs:
             frame = frame.coalesce(cell.tasks)
         return self._timed(lambda: _drain(frame), rows, cell.size)
 
-    def read_all(self, origin: str) -> tuple[Reading, Memory]:
+    def read_all(self, cell: Cell) -> tuple[Reading, Memory]:
         """All rows of the longest log, and what memory that takes."""
-        rows = self._plan.rows
-        frame = self._frame(Cell(SMALL, origin), rows)
         with sampled_memory() as memory:
-            reading = self._timed(lambda: _drain(frame), rows, SMALL)
+            reading = self.read(cell)
         return reading, memory
 
     def count(self, origin: str) -> int:
         """All rows of the longest log."""
         return self._frame(Cell(SMALL, origin, columns="position"), self._plan.rows).count()
 
-    def stream(self, origin: str, rows_max: int) -> tuple[Reading, Batches]:
-        """The last rows of the longest log, as a stream that ends with it. `rows_max`: of one batch; 0: all
-        at once."""
-        stream = self.stream_of(SMALL, origin, self._plan.read_rows(SMALL), rows_max)
+    def stream(self, cell: StreamCell) -> tuple[Reading, Batches]:
+        """The last rows of a log, as a stream that ends with it."""
+        size, origin, tasks, batches = cell
+        rows = self._plan.read_rows(size)
+        stream = self.stream_of(size, origin, rows, 0 if batches == 1 else -(-rows // batches))
+        if tasks != AS_PLANNED:
+            stream = stream.coalesce(tasks)
         done: list[Batches] = []
-        reading = self._timed(
-            lambda: done.append(run_to_end(stream.writeStream.format("noop"))),
-            self._plan.read_rows(SMALL),
-            SMALL,
-        )
+        reading = self._timed(lambda: done.append(run_to_end(stream.writeStream.format("noop"))), rows, size)
         return reading, done[0]
 
     def stream_of(self, size: int, origin: str, rows: int, rows_max: int = 0, columns: str = "") -> DataFrame:

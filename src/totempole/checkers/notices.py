@@ -82,7 +82,8 @@ def _goes_on(history: History, terms: Terms, life: Life | None, row: Row) -> boo
 
 
 def justified_expulsion(history: History, terms: Terms, found: Findings) -> None:
-    """The one that is blamed lacked the message after the aru when the token last left the blamer."""
+    """The one that is blamed lacked the message after the aru when the token last left the blamer; or it
+    has left. One that leaves acknowledges nothing more, so it looks like a laggard until the others know."""
     for row in history.blames:
         life = history.life_on(row.ring, row.origin)
         if row.origin == row.node or (life is None and row.origin in history.by_node and terms.complete):
@@ -97,6 +98,8 @@ def justified_expulsion(history: History, terms: Terms, found: Findings) -> None
 
 def _check_blame(life: Life, row: Row, found: Findings) -> None:
     receipt = life.receipts.get(row.ring, {}).get(row.seq + 1)
+    if life.end == "leave" and life.last is not None and life.last.at_us <= row.at_us:
+        return
     if receipt is not None and receipt.at_us < row.at_us - row.count - row.count // CLOCK_PART:
         found.violated(
             f"Node {row.node} blamed node {row.origin} ({row.reason}) for the message after {row.seq} of "

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
 from rich.table import Table
@@ -15,6 +15,7 @@ from rich.table import Table
 from totempole.bench import source
 from totempole.bench.compare import percentile
 from totempole.bench.source import (
+    AS_PLANNED,
     DIRECTORY,
     PARQUET,
     SMALL,
@@ -30,6 +31,9 @@ from totempole.cli.bench_log import Aim, at_least, at_most
 from totempole.cli.bench_rounds import chosen_plan, stepping
 from totempole.cli.output import Screen, table
 from totempole.errors import TotemError
+
+if TYPE_CHECKING:
+    from totempole.bench.spark_processes import Memory
 
 RATES = ("rows/s", "MB/s")
 LATER = "from the second batch on"
@@ -149,35 +153,51 @@ def _column_table(samples: Samples, plan: Plan) -> Table:
 
 def _growth_table(samples: Samples, plan: Plan) -> Table:
     numbers = ("rows", "seconds", "µs/row", "growth", "CPU µs/row", "Python MB", "last/before", "Java MB")
-    title = f"Growth, {SMALL} bytes, tasks as planned; memory of the largest Python worker"
-    shown = table("from", *numbers, title=title, right=numbers)
-    found = [(DIRECTORY, reading) for _, reading in samples.growth(plan)]
-    if THREE in samples.longest:
-        found.append((THREE, samples.longest[THREE]))
-    for origin, reading in found:
-        memory = samples.memory.get(origin) if reading is samples.longest.get(origin) else None
-        growth = "" if origin != DIRECTORY else f"{reading.row_us / found[0][1].row_us:.2f}"
-        shown.add_row(
-            origin,
-            f"{reading.rows:,}",
-            f"{reading.seconds:.1f}",
-            f"{reading.row_us:.2f}",
-            growth,
-            f"{reading.cpu_us:.2f}",
-            "" if memory is None else f"{memory.peak_bytes / 1e6:,.0f}",
-            "" if memory is None else f"{memory.growth:.2f}",
-            "" if memory is None else f"{memory.java_peak_bytes / 1e6:,.0f}",
-        )
+    heads = ("tasks",)
+    title = f"Growth, {SMALL} bytes; memory of the largest Python worker"
+    shown = table("from", *heads, *numbers, title=title, right=(*heads, *numbers))
+    for tasks in (AS_PLANNED, *plan.tasks):
+        found = samples.growth(plan, tasks)
+        for reading in found:
+            growth = f"{reading.row_us / found[0].row_us:.2f}"
+            is_longest = reading is samples.longest.get(source.longest_cell(plan, DIRECTORY, tasks))
+            memory = samples.memory.get(source.longest_cell(plan, DIRECTORY, tasks)) if is_longest else None
+            shown.add_row(DIRECTORY, _tasks(tasks), *_growth_cells(reading, growth, memory))
+    served = source.longest_cell(plan, THREE)
+    if served in samples.longest:
+        cells = _growth_cells(samples.longest[served], "", samples.memory.get(served))
+        shown.add_row(THREE, _tasks(AS_PLANNED), *cells)
     return shown
+
+
+def _growth_cells(reading: Reading, growth: str, memory: Memory | None) -> tuple[str, ...]:
+    return (
+        f"{reading.rows:,}",
+        f"{reading.seconds:.1f}",
+        f"{reading.row_us:.2f}",
+        growth,
+        f"{reading.cpu_us:.2f}",
+        "" if memory is None else f"{memory.peak_bytes / 1e6:,.0f}",
+        "" if memory is None else f"{memory.growth:.2f}",
+        "" if memory is None else f"{memory.java_peak_bytes / 1e6:,.0f}",
+    )
+
+
+def _tasks(tasks: int) -> str:
+    return "planned" if tasks == AS_PLANNED else str(tasks)
 
 
 def _stream_table(samples: Samples, plan: Plan) -> Table:
     numbers = ("rows", *RATES, LATER, *CPU)
-    title = f"Streams (availableNow), {SMALL} bytes from {THREE}"
-    shown = table("in", *numbers, title=title, right=numbers)
-    for name, (reading, batches) in samples.streams.items():
-        later = _later(batches.later_per_s)
-        shown.add_row(name, f"{reading.rows:,}", *_rates(reading, SMALL), later, *_cpu(reading))
+    heads = ("bytes", "tasks", "batches")
+    title = "Streams (availableNow)"
+    shown = table(*heads, "from", *numbers, title=title, right=(*heads, *numbers))
+    for cell in source.stream_cells(plan):
+        if cell in samples.streams:
+            reading, batches = samples.streams[cell]
+            head = (str(cell.size), _tasks(cell.tasks), str(cell.batches), cell.origin)
+            later = _later(batches.later_per_s)
+            shown.add_row(*head, f"{reading.rows:,}", *_rates(reading, cell.size), later, *_cpu(reading))
     return shown
 
 
@@ -231,11 +251,13 @@ def _lines(samples: Samples) -> Iterator[str]:
 def aims(samples: Samples, plan: Plan) -> list[Aim]:
     """Those of which there is a measurement."""
     found = [*_read_aims(samples, plan)]
-    growth = samples.worst_growth(plan)
-    if growth is not None:
-        found.append(at_most("time per row, a longer log over a shorter", source.GROWTH_AIM, growth))
-    for origin, memory in samples.memory.items():
-        what = f"memory of a Python worker, last third over the one before, {origin}"
+    for tasks in (AS_PLANNED, *plan.tasks):
+        growth = samples.worst_growth(plan, tasks)
+        if growth is not None:
+            what = f"time per row, a longer log over a shorter, tasks: {_tasks(tasks)}"
+            found.append(at_most(what, source.GROWTH_AIM, growth))
+    for cell, memory in samples.memory.items():
+        what = f"memory of a Python worker, last third over the one before, {cell.origin}"
         found.append(at_most(what, source.MEMORY_GROWTH_AIM, memory.growth))
     if samples.latencies_ms:
         for percent in (50, 99):
@@ -295,20 +317,22 @@ def _data(samples: Samples, plan: Plan) -> dict[str, Any]:
             for cell in cells
             if samples.reads.get(cell)
         ],
-        "longest": {origin: _reading_data(one) for origin, one in samples.longest.items()},
+        "longest": [cell._asdict() | _reading_data(one) for cell, one in samples.longest.items()],
         "memory": {
-            origin: {
+            cell.origin: {
                 "peak_bytes": memory.peak_bytes,
                 "growth": memory.growth,
                 "java_peak_bytes": memory.java_peak_bytes,
                 "samples": memory.workers,
             }
-            for origin, memory in samples.memory.items()
+            for cell, memory in samples.memory.items()
         },
-        "streams": {
-            name: _reading_data(one) | {"later_per_s": batches.later_per_s, "batches": batches.batches}
-            for name, (one, batches) in samples.streams.items()
-        },
+        "streams": [
+            cell._asdict()
+            | _reading_data(one)
+            | {"later_per_s": batches.later_per_s, "batches": batches.batches}
+            for cell, (one, batches) in samples.streams.items()
+        ],
         "latency_ms": None
         if not latencies_ms
         else {

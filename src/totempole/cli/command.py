@@ -38,7 +38,7 @@ class Verb(NamedTuple):
 
 
 VERBS = (
-    Verb("demo", "tell the whole story in the terminal, in one to three minutes", "demo"),
+    Verb("demo", "tell the whole story in the terminal, in a few minutes", "demo"),
     Verb("dev", "run a cluster on this machine, to try things and to break them", "dev"),
     Verb("node", "run a node of a ring", "node"),
     Verb("status", "ask a running node how it is", "status"),

@@ -1,4 +1,4 @@
-"""`totem demo`: the whole story in the terminal, in one to three minutes."""
+"""`totem demo`: the whole story in the terminal, in a few minutes."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ BROKEN_PROMISE = "Figure 4.16 once more. q and r deliver nothing of what they pr
 NEXT = {
     "Now a program of your own": (
         ("{totem} dev", "three nodes on this machine: kill 2, part 1 | 2 3, heal, load"),
-        ('docs/groups.md, "Ten lines"', "a program to paste; `dev` prints how it finds a node"),
+        ('README.md, "Your first program"', "a store to paste; `dev` prints how it finds a node"),
         ("docs/testing.md", "a test with a partition, in virtual time: totempole.testing"),
     ),
     "More of what you have seen": (

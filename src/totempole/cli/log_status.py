@@ -15,6 +15,7 @@ from totempole.cli import options
 from totempole.cli.event_text import on_one_line
 from totempole.cli.log_show import when
 from totempole.cli.log_source import Span, log_directory
+from totempole.cli.log_warnings import log_warnings
 from totempole.cli.output import Screen, table
 from totempole.client.blocking_log_reader import LogReader as ServiceReader
 from totempole.client.endpoint import Endpoint
@@ -246,6 +247,7 @@ def warnings(document: Document) -> Iterator[str]:
     if document["missing"]:
         names = ", ".join(map(str, document["missing"]))
         yield f"replicas are missing: {names}; put another in the place of one: totem log replace"
+    yield from log_warnings(document)
     if document["last_alarm"]:
         yield document["last_alarm"]
     if document.get("service") and document.get("service_position") is None:

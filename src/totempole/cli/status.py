@@ -15,6 +15,7 @@ from rich.text import Text
 
 from totempole.cli import network_text, options
 from totempole.cli.command import EXIT_PASSING
+from totempole.cli.log_warnings import log_warnings
 from totempole.cli.output import Screen, table
 from totempole.errors import TotemError
 from totempole.runtime import hints
@@ -353,5 +354,6 @@ def _log_warnings(log: Mapping[str, Any]) -> Iterator[str]:
         yield "the log waits for a majority of its replicas: what is appended stays red"
     if log.get("missing"):
         yield f"the log lacks replicas: {', '.join(map(str, log['missing']))}"
+    yield from log_warnings(log)
     if log.get("last_alarm"):
         yield f"the log's last alarm: {log['last_alarm']}"

@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from totempole.client.blocking_group import Group, SessionEvents
+from totempole.client.blocking_group import BlockingReceipt, Group, SessionEvents
 from totempole.client.endpoint import (
     ANSWER_S_MAX,
     Attempts,
@@ -54,10 +54,10 @@ from totempole.client.protocol import (
     info_of,
     policy_of,
 )
-from totempole.client.receipts import BlockingReceipt, Sent
 from totempole.client.sending import (
     Piece,
     Run,
+    Sent,
     Target,
     captured,
     could_not_give,
@@ -145,6 +145,7 @@ class Session:
         self._attempts = Attempts(reconnect) if reconnect else None
         self._logger = logger or logging.getLogger("totempole.client")
         self._protocol = Protocol(name, state_bytes_max=state_bytes_max)
+        self._protocol.warn = self._logger.warning
         self._protocol.has_others = self._endpoints.count > 1
         self._socket: socket.socket | None = None
         self._unsent: deque[memoryview] = deque()
@@ -251,8 +252,7 @@ class Session:
                 self._write()
                 self._read(deadline)
                 if self._socket is None:
-                    reason = protocol.farewell or "it has closed the connection"
-                    raise SessionError(f"{self._endpoints.peer} refused the session: {reason}")
+                    raise self._endpoints.refused(protocol.farewell, "it has closed the connection")
         except TimeoutError:
             self._hang_up()
             text = f"no daemon at {self._where}: no answer within {ANSWER_S_MAX:g} s"

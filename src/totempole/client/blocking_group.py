@@ -1,4 +1,4 @@
-"""A group that a program without asyncio is in, and all its groups together."""
+"""A group that a program without asyncio is in, all its groups together, and receipts for what it sends."""
 
 from __future__ import annotations
 
@@ -9,13 +9,37 @@ from typing import TYPE_CHECKING, Self
 
 from totempole.client.events import Event, Stream
 from totempole.client.protocol import Joining
-from totempole.client.receipts import BlockingReceipt
-from totempole.client.sending import Target
+from totempole.client.sending import NOTHING_SENT, Delivered, Sent, Target, check_notice
 from totempole.errors import SessionError
 from totempole.types import ProcessId, Service
 
 if TYPE_CHECKING:
     from totempole.client.blocking import Session
+
+
+class BlockingReceipt:
+    """`MulticastReceipt` without asyncio. TimeoutError if it takes longer than `timeout` seconds."""
+
+    __slots__ = ("_session", "sent")
+
+    def __init__(self, session: Session, sent: tuple[Sent, ...]) -> None:
+        self._session = session
+        self.sent = sent
+
+    def delivered(self, timeout: float | None = None) -> Delivered:
+        """Reads until the message has come back to this program; as `MulticastReceipt.delivered`."""
+        return self._settled(False, timeout)
+
+    def safe(self, timeout: float | None = None) -> Delivered:
+        """Reads until the message is safe; as `MulticastReceipt.safe`."""
+        check_notice(self.sent)
+        return self._settled(True, timeout)
+
+    def _settled(self, safe: bool, timeout: float | None) -> Delivered:
+        if not self.sent:
+            raise SessionError(NOTHING_SENT)
+        self._session.wait_for_sent(self.sent, safe, timeout)
+        return [sent.outcome(safe, self) for sent in self.sent][-1]
 
 
 class Group:

@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path as FilePath
 from typing import Any, Protocol
 
-from totempole.errors import SessionError
+from totempole.errors import SessionError, TlsError
 from totempole.session import SHARED_BYTES
 from totempole.session.codec import SharedReader
 from totempole.types import Payload
@@ -94,6 +94,9 @@ class Tls:
         return context
 
 
+CERTIFICATES = "check the certificates of both sides"
+
+
 @dataclass(frozen=True, slots=True)
 class Reconnect:
     """How a session gets back to a daemon that has gone away: at once, then at growing intervals."""
@@ -168,7 +171,7 @@ class Endpoint:
         if isinstance(error, PermissionError):
             way = "the daemon's setting clients.users names who may (and clients.socket_mode the file's mode)"
         elif isinstance(error, ssl.SSLError):
-            way = "check the certificates of both sides"
+            return TlsError(f"no daemon at {self}: {why}; {CERTIFICATES}")
         elif self.is_simulated and isinstance(error, FileNotFoundError):
             way = "a simulated daemon is there for asyncio programs only: use totempole.connect()"
         elif os.path.isdir(self.path):
@@ -250,6 +253,15 @@ class Endpoints:
     def peer(self) -> str:
         """Who is there."""
         return f"the daemon at {self.name}" if isinstance(self.current, Endpoint) else self.name
+
+    def refused(self, farewell: str | None, why: str) -> SessionError:
+        """The daemon has hung up before there was a session. `farewell`: what it has said about that.
+
+        With TLS 1.3 a program's certificate is looked at after the handshake: a daemon that does not accept
+        it hangs up without a word."""
+        text = f"{self.peer} refused the session: {farewell or why}"
+        has_tls = isinstance(self.current, Endpoint) and self.current.context is not None
+        return TlsError(f"{text}; {CERTIFICATES}") if has_tls and not farewell else SessionError(text)
 
     @property
     def greeting_s_max(self) -> float | None:

@@ -65,14 +65,23 @@ class View:
     """Why: join, leave, disconnect, or configuration (processors have come or gone)."""
     info: Mapping[ProcessId, bytes] = field(default_factory=lambda: MappingProxyType({}), hash=False)
     """What members said of themselves with `join(…, info=…)`. Those that said nothing are not in it."""
+    _has_been_asked: bool = field(default=False, init=False, repr=False, compare=False)
+    """For its strangers."""
 
     @property
     def strangers(self) -> tuple[ProcessId, ...]:
         """Members that were elsewhere in the meantime: their history is another one, and so may be their
-        state. Empty unless sides have come together."""
-        if self.changed != "configuration":
-            return ()
-        return tuple(member for member in self.members if member not in self.together)
+        state. Empty unless sides have come together. A program that joined with state and does not look here
+        is warned in the log."""
+        object.__setattr__(self, "_has_been_asked", True)
+        return _strangers_in(self)
+
+
+def _strangers_in(view: View) -> tuple[ProcessId, ...]:
+    if view.changed != "configuration":
+        return ()
+    together = set(view.together)
+    return tuple(member for member in view.members if member not in together)
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +248,7 @@ class Stream:
         "error",
         "held",
         "held_bytes",
+        "merged",
         "meter",
         "name",
         "over",
@@ -257,6 +267,8 @@ class Stream:
         """Nothing more comes,"""
         self.error: SessionError | None = None
         """and this is why, unless the program wanted it so."""
+        self.merged: View | None = None
+        """The view that was taken last, if sides came together in it and the program has state."""
         self.waiters: list[Any] = []
         """For the session: how it wakes those who wait for news."""
         self._relaxed = False
@@ -389,6 +401,8 @@ class Membership:
 
     name: str
     own: Stream
+    has_state: bool = False
+    """Whether the program gives the group's state, or wanted it."""
     begun: bool = False
     """Whether its first view has come. What is for the group before that is of an earlier membership."""
     fed: bool = True
@@ -407,10 +421,27 @@ class Membership:
         return self.transfer.seen_before if self.transfer else self.received
 
 
+STRANGERS_NAMED_MAX = 5
+
+
+def unheeded(view: View) -> str:
+    """The warning to a program with state that did not look at the strangers of a view."""
+    strangers = _strangers_in(view)
+    more = len(strangers) - STRANGERS_NAMED_MAX
+    named = ", ".join(map(str, strangers[:STRANGERS_NAMED_MAX])) + (f" and {more} more" if more > 0 else "")
+    return (
+        f"group {view.group!r}: sides of a partition have come together, and this program has not looked at "
+        f"View.strangers ({named}). They went on by themselves meanwhile, so their copies of the state may "
+        "differ from this one, and nothing makes them equal again. Use what goes on in one side only: a "
+        "replicated object (session.replica) or totempole.Primary. Or take the state of one side, or merge "
+        'them, when View.strangers is not empty: see "When sides come together" in docs/groups.md'
+    )
+
+
 class Inbox:
     """Everything that the program has not taken yet. Puts events where they belong."""
 
-    def __init__(self, state_bytes_max: int) -> None:
+    def __init__(self, state_bytes_max: int, warn: Callable[[str], None]) -> None:
         self.meter = Meter()
         self.memberships: dict[str, Membership] = {}
         self.whole: Stream | None = None
@@ -420,12 +451,14 @@ class Inbox:
         self.transferring: set[str] = set()
         """Groups whose state is on its way."""
         self._state_bytes_max = state_bytes_max
+        self._warn = warn
         self._arrivals = 0
 
     # Streams
 
-    def add(self, name: str) -> Membership:
-        membership = Membership(name, Stream(f"group {name!r}", self.meter), fed=self.whole is None)
+    def add(self, name: str, *, has_state: bool = False) -> Membership:
+        stream = Stream(f"group {name!r}", self.meter)
+        membership = Membership(name, stream, has_state, fed=self.whole is None)
         self.memberships[name] = membership
         return membership
 
@@ -630,9 +663,21 @@ class Inbox:
 
     def take(self, stream: Stream) -> Item | None:
         """The next item of a stream, if it is there."""
+        if stream.merged is not None:
+            self._check_heeded(stream.merged)
+            stream.merged = None
         item = stream.take()
         if item is not None and type(item.event) is View:
-            membership = self.memberships.get(item.event.group)
+            view = item.event
+            membership = self.memberships.get(view.group)
             if membership is not None:
-                membership.members = item.event.members
+                membership.members = view.members
+                if membership.has_state and _strangers_in(view):
+                    stream.merged = view
         return item
+
+    def _check_heeded(self, view: View) -> None:
+        """The program takes the next event: it is done with this view."""
+        if not view._has_been_asked:
+            self._warn(unheeded(view))
+            object.__setattr__(view, "_has_been_asked", True)  # once, however many streams have it

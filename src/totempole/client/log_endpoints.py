@@ -104,6 +104,8 @@ class Replicas:
         self._failed_since_s: float | None = None
         self._trimmed: dict[int, LogTrimmedError] = {}
         """Those that have not kept what was asked for."""
+        self._damaged: dict[int, str] = {}
+        """Those that cannot read it, and what they say."""
 
     @property
     def endpoint(self) -> Endpoint:
@@ -131,6 +133,7 @@ class Replicas:
         self._failed_since_s = None
         if isinstance(answer, Runs):
             self._trimmed.clear()
+            self._damaged.clear()
 
     def failed(self, error: SessionError, now_s: float) -> float:
         """A service could not be read from. How long to wait before the next is tried; or the error, if there
@@ -151,10 +154,17 @@ class Replicas:
         text = f"the log service at {self.endpoint}: {failed.text}"
         if failed.kind == "trimmed":
             self._trimmed[self._at] = LogTrimmedError(text, failed.earliest)
-            if len(self._trimmed) == len(self.endpoints):
-                raise min(self._trimmed.values(), key=lambda error: error.earliest)
-        elif failed.kind not in ("closed", "damaged"):
+        elif failed.kind == "damaged":
+            self._damaged[self._at] = text
+        elif failed.kind != "closed":
             raise LogError(text)
+        if len(self._trimmed.keys() | self._damaged.keys()) == len(self.endpoints):
+            if not self._damaged:
+                raise min(self._trimmed.values(), key=lambda error: error.earliest)
+            all_texts = {**{at: str(error) for at, error in self._trimmed.items()}, **self._damaged}
+            raise LogError(
+                f"no log service can read on: {'; '.join(all_texts[at] for at in sorted(all_texts))}"
+            )
         return SessionError(text)
 
 

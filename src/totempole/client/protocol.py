@@ -7,6 +7,7 @@ the groups again and tells the program with `Reconnected`.
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -27,8 +28,7 @@ from totempole.client.events import (
     Stream,
     View,
 )
-from totempole.client.receipts import CLOSED
-from totempole.client.sending import Chunks, Sending, Target, check_name
+from totempole.client.sending import CLOSED, Chunks, Sending, Target, check_name
 from totempole.errors import CodecError, SessionError
 from totempole.groups.events import BecameSafe, GroupMessages, GroupView, StateAsked, StateBegins, StateChunk
 from totempole.groups.packing import INFO_BYTES_MAX, NAME_BYTES_MOST, Batch, pack
@@ -153,7 +153,7 @@ def info_of(info: bytes) -> bytes:
 class Protocol:
     def __init__(self, name: str = "", *, state_bytes_max: int = STATE_BYTES_MAX) -> None:
         self.name = name
-        self.inbox = Inbox(state_bytes_max)
+        self.inbox = Inbox(state_bytes_max, lambda text: self.warn(text))
         self.sending = Sending(self._unreturned)
         self.phase = Phase.CONNECTING
         self.welcome: Welcome | None = None
@@ -174,6 +174,8 @@ class Protocol:
         self._appending: Appending | None = None
         self._feeds: Feeds | None = None
         self._listeners: dict[int, Listener] = {}
+        self.warn: Callable[[str], None] = logging.getLogger("totempole.client").warning
+        """Tells the program's operators."""
         self.draw_token: Callable[[], str] = partial(secrets.token_hex, 16)
         """A name that nobody else has."""
         self.has_others = False
@@ -257,7 +259,8 @@ class Protocol:
         limits = self.sending.limits
         check_name(joining.group, limits.group_name_bytes_max if limits else NAME_BYTES_MOST)
         self.joinings[joining.group] = joining
-        self.inbox.add(joining.group)
+        has_state = joining.want_state or joining.provider is not None
+        self.inbox.add(joining.group, has_state=has_state)
         return self._ask_join("join", joining, self._new_request())
 
     def _ask_join(self, kind: Literal["join", "rejoin"], joining: Joining, request: int) -> int:

@@ -55,10 +55,11 @@ from totempole.client.protocol import (
     info_of,
     policy_of,
 )
-from totempole.client.receipts import MulticastReceipt, Sent
 from totempole.client.sending import (
     Chunks,
+    MulticastReceipt,
     Run,
+    Sent,
     Target,
     captured,
     could_not_give,
@@ -131,6 +132,7 @@ class Session:
         self._attempts = Attempts(reconnect) if reconnect else None
         self._logger = logger or logging.getLogger("totempole.client")
         self._protocol = Protocol(name, state_bytes_max=state_bytes_max)
+        self._protocol.warn = self._logger.warning
         self._protocol.has_others = self._endpoints.count > 1
         if self._endpoints.are_simulated:
             self._protocol.draw_token = lambda: random.randbytes(16).hex()  # which comes from the seed
@@ -272,10 +274,10 @@ class Session:
             return
         self._link = None
         protocol = self._protocol
-        reason = protocol.farewell or str(error or "") or "the daemon has closed the connection"
+        why = str(error or "") or "the daemon has closed the connection"
+        reason = protocol.farewell or why
         if not link.welcomed.done():
-            text = f"{self._endpoints.peer} refused the session: {reason}"
-            link.welcomed.set_exception(SessionError(text))
+            link.welcomed.set_exception(self._endpoints.refused(protocol.farewell, why))
             link.welcomed.exception()
             return
         if self._closing:
@@ -600,8 +602,9 @@ class Session:
         `state` gives the group's state to members that join later: it is called between two events of the
         iteration, and returns bytes or an iterable of chunks (it may be a coroutine function, or return an
         asynchronous iterable). They are sent while the program goes on. `want_state`: the first event after
-        the first view is a `State`, from some member that can give it. `info`: up to 512 bytes that all
-        members find in `View.info`, such as an address.
+        the first view is a `State`, from some member that can give it. A program with either is warned in
+        the log when it meets members with another history and does not look at `View.strangers`. `info`: up
+        to 512 bytes that all members find in `View.info`, such as an address.
         """
         return Group(self, Joining(group, policy_of(policy), state, want_state, info_of(info)))
 

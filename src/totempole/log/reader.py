@@ -138,25 +138,34 @@ class Cursor:
 
     def _runs_of_segment(self) -> Iterator[Ordered]:
         path = self._segment.path
-        for stored in self._segment.frames():
-            self._found.extend(apply_frame(self.zones, self._decode(stored.content), path))
-            yield from self._take_found()
+        try:
+            for stored in self._segment.frames():
+                self._found.extend(apply_frame(self.zones, self._decode(stored.content), path))
+                yield from self._take_found()
+        except OSError as error:
+            raise LogDamagedError(
+                f"{path}: the disk cannot read frame {self._segment.sequence} ({error}); other replicas may "
+                "have what comes from there on"
+            ) from error
 
     def _take_found(self) -> Iterator[Ordered]:
         while self._found:
             ordered = self._found.popleft()
             if ordered.place > self.place:
-                if ordered.position > self._position:
-                    raise LogTrimmedError(
-                        f"{self._segment.path}: this replica has no records before position "
-                        f"{ordered.position}: it was behind when others trimmed theirs. Read from "
-                        f"{ordered.position} on, or read another replica",
-                        ordered.position,
-                    )
-                self.place = ordered.place
+                self._pass_over_gap(ordered.place, ordered.position)
             if ordered.place == self.place:
                 self.place += 1
                 yield ordered
+
+    def _pass_over_gap(self, place: int, position: int) -> None:
+        """The replica began anew at another's mark."""
+        if position > self._position:
+            raise LogTrimmedError(
+                f"{self._segment.path}: this replica has no records before position {position}: it was "
+                f"behind when others trimmed theirs. Read from {position} on, or read another replica",
+                position,
+            )
+        self.place = place
 
     def _enter(self, path: Path) -> None:
         try:
@@ -164,16 +173,25 @@ class Cursor:
         except FileNotFoundError:
             self._check_not_trimmed(self._segment.header.number + 1)
             raise
-        missed = following.header.green_runs > self.place
-        if missed:
+        try:
+            self._check_complete(following.header)
+        except StorageError:
             following.close()
-            raise LogDamagedError(
-                f"{self._segment.path} is damaged: green runs {self.place} to "
-                f"{following.header.green_runs - 1} cannot be read. `totem log check` shows where; other "
-                "replicas have them"
-            )
+            raise
         self._segment.close()
         self._segment = following
+
+    def _check_complete(self, following: Header) -> None:
+        """Whether all that is green before the next segment was read."""
+        if following.green_runs <= self.place:
+            return
+        if self.zones.green_runs >= following.green_runs:
+            self._pass_over_gap(following.green_runs, following.position)
+            return
+        raise LogDamagedError(
+            f"{self._segment.path} is damaged: green runs {self.place} to {following.green_runs - 1} cannot "
+            "be read. `totem log check` shows where; other replicas may have them"
+        )
 
     def _check_not_trimmed(self, number: int) -> None:
         numbers = segment_numbers(self._directory)
@@ -260,11 +278,19 @@ class LogReader:
 
     def at_end(self) -> Cursor:
         """A cursor that has read all that is there."""
-        last = self._some_headers()[-1]
-        cursor = Cursor(self.directory, last.number, last.green_runs, POSITION_MAX)
+        cursor = self.at_last_segment()
         for _ in cursor.runs():
             pass
         return cursor
+
+    def at_last_segment(self) -> Cursor:
+        """A cursor at the mark that the last segment begins with."""
+        while True:
+            last = self._some_headers()[-1]
+            try:
+                return Cursor(self.directory, last.number, last.green_runs, POSITION_MAX)
+            except FileNotFoundError:
+                continue  # others have followed it meanwhile, and it has just been trimmed
 
     def _cursor(
         self, key: Callable[[Header], int], wanted: int, place: int | None, blocks: Blocks | None

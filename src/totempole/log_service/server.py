@@ -22,7 +22,7 @@ from totempole.daemon.identity import EMBEDDED, Identity
 from totempole.daemon.log import Complaints
 from totempole.daemon.socket_file import UnixListener
 from totempole.daemon.tls import HANDSHAKE_S, certificate_name, server_context
-from totempole.errors import CodecError, NetworkError, TotemError
+from totempole.errors import CodecError, LogDamagedError, NetworkError, TotemError
 from totempole.log_service.answering import (
     answer_locate,
     answer_measure,
@@ -79,8 +79,11 @@ class LogService:
         listen: Listen | None = None,
         now: Callable[[], float] = monotonic,
         threads: Executor | None = None,
+        damaged: Callable[[str], object] = lambda _: None,
     ) -> None:
-        """`listen`, `now`, `threads`: not given, sockets, the host's clock, and threads of its own."""
+        """`listen`, `now`, `threads`: not given, sockets, the host's clock, and threads of its own. `damaged`
+        is called when part of the log turns out to be unreadable."""
+        self._damaged = damaged
         self.source = Source(Path(settings.directory), now, threads)
         self._listen_elsewhere = listen
         self.snapshots = SnapshotService(
@@ -160,8 +163,11 @@ class LogService:
         except CodecError as error:
             self._complain("malformed request", str(error), connection.identity)
         except TotemError as error:
-            with suppress(OSError):
-                await connection.send(Failed("damaged", str(error)))
+            is_damaged = isinstance(error, LogDamagedError)
+            if is_damaged:
+                self._damaged(str(error))
+            with suppress(OSError, EOFError):
+                await connection.send(Failed("damaged" if is_damaged else "closed", str(error)))
             self._complain("log cannot be read", str(error), connection.identity)
         finally:
             self.source.readers -= 1

@@ -1,5 +1,6 @@
 """What the node tells its log service: one line of JSON on standard input, which stays open as long as the
-node lives."""
+node lives. And what the service tells its node: a line of JSON on standard output for each damage.
+"""
 
 from __future__ import annotations
 
@@ -56,3 +57,12 @@ def encode_settings(settings: ServiceSettings) -> bytes:
 
 def decode_settings(line: bytes) -> ServiceSettings:
     return msgspec.json.decode(line, type=ServiceSettings)
+
+
+def encode_report(text: str) -> bytes:
+    """Of damage."""
+    return msgspec.json.encode(text) + b"\n"
+
+
+def decode_report(line: bytes) -> str:
+    return msgspec.json.decode(line, type=str)

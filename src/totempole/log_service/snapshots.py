@@ -71,7 +71,7 @@ class SnapshotService:
         try:
             heads = await self._do(lambda: self.files.heads(request.object))
         except StorageError as error:
-            return Failed("damaged", str(error))
+            return Failed("closed", str(error))
         return Snapshots(tuple(head for head in heads if self._is_ours(head)))
 
     # Getting

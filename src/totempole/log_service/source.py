@@ -98,11 +98,7 @@ class Source:
         """None: there is no log yet. Raises if there is one that cannot be read."""
         if not self.directory.is_dir() or not segment_numbers(self.directory):
             return None
-        headers = self._reader.headers()
-        if not headers:
-            return Tail(self._reader.at_place(0), now=self._now)  # which says why not
-        last = headers[-1]
-        return Tail(Cursor(self.directory, last.number, last.green_runs, POSITION_MAX), now=self._now)
+        return Tail(self._reader.at_last_segment(), now=self._now)
 
     async def refresh(self) -> None:
         """All that is on disk now is in the tail, and nothing that was trimmed. The first time that has to

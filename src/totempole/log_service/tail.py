@@ -15,6 +15,7 @@ import msgspec
 
 from totempole.corel.run import log_name_of
 from totempole.corel.zones import Ordered
+from totempole.errors import LogDamagedError
 from totempole.log.reader import Cursor
 from totempole.session.log_frames import OrderedRun, encode_run
 
@@ -56,21 +57,32 @@ class Walk:
         self.is_at_end = False
         """Nothing more is on disk, for the moment."""
         self._runs: Iterator[Ordered] | None = None
+        self._damage: LogDamagedError | None = None
 
     def step(self, bytes_max: int) -> list[Shipped]:
         """The next runs: about so many bytes, and no longer than STEP_S. It may be none before the end, too.
-        LogTrimmedError: they are not there any more."""
+        LogTrimmedError: they are not there any more. LogDamagedError: they cannot be read. It comes
+        when all before them were given."""
+        if self._damage is not None:
+            raise self._damage
         taken: list[Shipped] = []
         size = 0
         end_s = self._now() + STEP_S
         runs = self._runs = self._runs or self.cursor.runs()
-        for ordered in runs:
-            shipped = Shipped(ordered, self._is_shared)
-            taken.append(shipped)
-            size += shipped.size
-            if size >= bytes_max or self._now() >= end_s:
-                self.is_at_end = False
-                return taken
+        try:
+            for ordered in runs:
+                shipped = Shipped(ordered, self._is_shared)
+                taken.append(shipped)
+                size += shipped.size
+                if size >= bytes_max or self._now() >= end_s:
+                    self.is_at_end = False
+                    return taken
+        except LogDamagedError as error:
+            self._damage = error
+            if not taken:
+                raise
+            self.is_at_end = False
+            return taken
         self._runs = None
         self.is_at_end = True
         return taken

@@ -13,10 +13,13 @@ from totempole.errors import ConfigurationError
 from totempole.networks.commands import Drain, Restore
 from totempole.networks.events import NetworkChanged, NetworkRefused, NetworkState
 from totempole.networks.reports import (
+    RELAPSES_MAX,
+    Relapses,
     ReportKind,
     Request,
     Row,
     is_report,
+    pack_relapses,
     pack_request,
     pack_row,
     unpack,
@@ -34,9 +37,6 @@ LAYER = "networks"
 RANK_US = 250_000
 """The member of the lowest number ends a probation. Each further one waits so much longer, in case that one
 is gone."""
-
-RELAPSES_MAX = 8
-"""A probation doubles with each relapse, up to 256 times."""
 
 LASTING = 20
 """In service for so many probations, a network has no relapses any more."""
@@ -86,9 +86,18 @@ class Networks(Between):
         self._underway = False
         """Whether it is not delivered yet."""
         self._requests: deque[Request] = deque()
+        self._is_due = False
+        """Whether there may be something to tell, besides what the layer below finds."""
+        self._findings = replicator.watch.findings
+        self._crossed = replicator.watch.crossed
+        """As this layer has last looked at them."""
         self._relapses = [0] * NETWORKS_MAX
+        """How often each network has come back from probation, since it last stayed in service for long. All
+        members count the same, or the shortest probation of all would be everybody's."""
+        self._relapses_told = False
+        """In this configuration."""
         self._since_us = [0] * NETWORKS_MAX
-        """When each network last came into service."""
+        """When each network last came into service, as far as this processor knows."""
 
     @property
     def commands(self) -> Commands:
@@ -103,6 +112,7 @@ class Networks(Between):
         """The layer below has taken the command. The others learn of it by the next row: until then the
         network is as it was for all."""
         self.service.names = self._replicator.names
+        self._is_due = True
         self._serve()
 
     # What people ask for
@@ -119,24 +129,42 @@ class Networks(Between):
         if len(self._requests) >= REQUESTS_MAX:
             raise ConfigurationError("too many requests wait already: ask again")
         self._requests.append(Request(kind, network))
+        self._is_due = True
 
     # What this processor reports
 
     def settle(self) -> None:
-        if not self._members:
-            return
-        self._tell_row()
+        """After each input, so it looks first whether anything can have changed."""
+        watch = self._replicator.watch
+        if self._is_due or watch.findings is not self._findings or watch.crossed is not self._crossed:
+            self._findings, self._crossed = watch.findings, watch.crossed
+            self._is_due = False  # first, for what is delivered at once may set it again
+            if self._members and not (self._tell_relapses() and self._tell_row() and self._send_requests()):
+                self._is_due = True
+
+    # Each of these is false if the ring does not take it yet.
+
+    def _send_requests(self) -> bool:
         while self._requests:
             if not self._ring.report(pack_request(self._requests[0])):
-                return
+                return False
             self._requests.popleft()
+        return True
 
-    def _tell_row(self) -> None:
+    def _tell_relapses(self) -> bool:
+        """Before the row, so that all know them when they agree on what follows from the rows."""
+        if not self._relapses_told:
+            self._relapses_told = True  # first, as in `_tell_row`
+            if any(self._relapses):
+                self._relapses_told = self._ring.report(pack_relapses(Relapses(tuple(self._relapses))))
+        return self._relapses_told
+
+    def _tell_row(self) -> bool:
         """One at a time: what changes while it is under way is in the next. What is learned of a network that
         is known to have failed may wait a little, so that there is more to tell."""
         replicator, told = self._replicator, self._told
         if self._underway or not self._has_news(told):
-            return
+            return True
         networks = len(self.service.names)
         is_less = told is not None and _networks_of(replicator.findings) <= _networks_of(told.findings)
         if told is not None and is_less and told.networks == networks:
@@ -145,7 +173,7 @@ class Networks(Between):
                 if not self._row_timer_set:
                     self._row_timer_set = True
                     self.scope.set_timer(Timer.ROW, wait_us)
-                return
+                return True
         service = self.service
         mine = (1 << networks) - 1
         row = Row(
@@ -157,6 +185,8 @@ class Networks(Between):
         if not self._ring.report(pack_row(row)):
             self._told, self._told_us = before
             self._underway = False
+            return False
+        return True
 
     def _has_news(self, told: Row | None) -> bool:
         watch = self._replicator.watch
@@ -179,7 +209,9 @@ class Networks(Between):
             self._members = configuration.members
             self.service.install(configuration.members)
             self._told = None
+            self._relapses_told = False
             self._underway = False
+            self._is_due = True
         super().install(installed)
 
     def deliver(self, packet: Deliver) -> None:
@@ -190,9 +222,12 @@ class Networks(Between):
         if isinstance(report, Row):
             if packet.origin == self._me:
                 self._underway = False
+                self._is_due = True
             self._changed(self.service.take_row(packet.origin, report), packet.key)
         elif isinstance(report, Request):
             self._carry_out(packet.origin, report, packet.key)
+        elif isinstance(report, Relapses):
+            self._learn_relapses(report)
 
     def _carry_out(self, origin: ProcessorId, request: Request, key: OrderKey) -> None:
         network, service = request.network, self.service
@@ -246,14 +281,14 @@ class Networks(Between):
         number, now_us = change.network, self.scope.now_us
         if change.new is change.old:
             return
-        if change.old is NetworkState.IN_SERVICE and change.new is not NetworkState.DRAINED:
+        if change.old is NetworkState.IN_SERVICE:
             lasted_us = now_us - self._since_us[number]
             if lasted_us > LASTING * self._probation_us << self._relapses[number]:
                 self._relapses[number] = 0
-            elif self._since_us[number]:
-                self._relapses[number] = min(self._relapses[number] + 1, RELAPSES_MAX)
         if change.new is NetworkState.IN_SERVICE:
             self._since_us[number] = now_us
+            if change.old is NetworkState.PROBATION:
+                self._relapses[number] = min(self._relapses[number] + 1, RELAPSES_MAX)
         if change.new is NetworkState.PROBATION:
             rank = sorted(self._members).index(self._me) if self._me in self._members else 0
             wait_us = (self._probation_us << self._relapses[number]) + rank * RANK_US
@@ -261,13 +296,22 @@ class Networks(Between):
         else:
             self.scope.cancel_timer(Timer(number))
 
+    def _learn_relapses(self, told: Relapses) -> None:
+        """A processor that has started anew knows of none. It counts a network's time in service from now."""
+        for number, count in enumerate(told.counts):
+            self._relapses[number] = max(self._relapses[number], count)
+            if count:
+                self._since_us[number] = self._since_us[number] or self.scope.now_us
+
     def expired(self, timer: int) -> None:
         self.scope.expired(Timer(timer))
         if timer == Timer.ROW:
             self._row_timer_set = False
+            self._is_due = True
             return
         if self.service.state_of(timer) is NetworkState.PROBATION and len(self._requests) < REQUESTS_MAX:
             self._requests.append(Request(ReportKind.REINSTATE, timer))
+            self._is_due = True
 
 
 def _networks_of(findings: tuple[Finding, ...]) -> set[int]:

@@ -4,9 +4,10 @@
     row: networks u8, out u8, drained u8, pairs u8, findings u16; each pair u8 u8;
          each finding: network u8, sender u32, dead u8, lost u8
     drain, restore, reinstate: network u8
+    relapses: 7 u8, one for each network that there may be
 
 A row is all that one processor finds wrong: it takes the place of the one before. It may be of fewer or more
-networks than its receiver has.
+networks than its receiver has. A report of a kind that its receiver does not know is passed over.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ MAGIC = b"\xf4rrp"
 FINDINGS_MAX = 2_048
 """Of one row. A ring of so many members and networks is larger than any other."""
 
+RELAPSES_MAX = 8
+"""A probation doubles with each relapse, up to 256 times."""
+
 _HEAD = Struct(">4sB")
 _ROW = Struct(">BBBBH")
 _FINDING = Struct(">BIBB")
@@ -36,6 +40,7 @@ class ReportKind(IntEnum):
     DRAIN = 2
     RESTORE = 3
     REINSTATE = 4
+    RELAPSES = 5
 
 
 class Row(NamedTuple):
@@ -56,11 +61,16 @@ class Request(NamedTuple):
     network: int
 
 
-Report = Row | Request
+class Relapses(NamedTuple):
+    counts: tuple[int, ...]
+    """How often each network has come back from probation lately, as far as the sender knows."""
+
+
+Report = Row | Request | Relapses
 
 
 def is_report(payload: Payload) -> bool:
-    return bytes(payload[:4]) == MAGIC
+    return payload[:4] == MAGIC
 
 
 def pack_row(row: Row) -> bytes:
@@ -79,6 +89,10 @@ def pack_request(request: Request) -> bytes:
     return _HEAD.pack(MAGIC, request.kind) + bytes((request.network,))
 
 
+def pack_relapses(relapses: Relapses) -> bytes:
+    return _HEAD.pack(MAGIC, ReportKind.RELAPSES) + bytes(relapses.counts)
+
+
 def unpack(payload: Payload) -> Report | None:
     """The report, or None if it is none that a processor can have made."""
     data = bytes(payload)
@@ -89,6 +103,8 @@ def unpack(payload: Payload) -> Report | None:
         if kind in (ReportKind.DRAIN, ReportKind.RESTORE, ReportKind.REINSTATE):
             (network,) = data[_HEAD.size :]
             return Request(ReportKind(kind), network) if network < NETWORKS_MAX else None
+        if kind == ReportKind.RELAPSES:
+            return _unpack_relapses(data[_HEAD.size :])
     except (error, ValueError, IndexError):
         pass
     return None
@@ -107,6 +123,11 @@ def _unpack_row(data: bytes) -> Row | None:
     row = Row(out, drained, crossed, tuple(_findings(data[place:])), networks)
     sound = all(one < other < networks for one, other in crossed)
     return row if sound and all(finding.network < networks for finding in row.findings) else None
+
+
+def _unpack_relapses(counts: bytes) -> Relapses | None:
+    is_sound = len(counts) == NETWORKS_MAX and max(counts) <= RELAPSES_MAX
+    return Relapses(tuple(counts)) if is_sound else None
 
 
 def _findings(data: bytes) -> Iterator[Finding]:

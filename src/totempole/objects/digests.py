@@ -42,6 +42,8 @@ HOSTS_MAX = 1_000
 
 NO_CHAIN = bytes(DIGEST_BYTES)
 
+OUTCOMES, STATE = "outcomes", "state"
+
 
 class Divergence(NamedTuple):
     """This host and another one have applied the same commands, and hold something else."""
@@ -50,7 +52,7 @@ class Divergence(NamedTuple):
     what: str
     """`outcomes` or `state`."""
     agreed_position: int
-    """The last place where they were known to be the same; -1: none is known."""
+    """The last place where what differs was known to be the same; -1: none is known."""
     agreed_commands: int
     position: int
     """The first place where they are known to differ."""
@@ -64,7 +66,7 @@ class Divergence(NamedTuple):
         )
         return (
             f"this host and {self.host} have different {self.what} at position {self.position}"
-            f" ({self.commands} commands); {since}"
+            f" ({self.commands} commands); {since}; totem log diff finds the command"
         )
 
 
@@ -91,7 +93,9 @@ class Digests:
         taken: they are in no snapshot."""
         self._checkpoints: deque[Checkpoint] = deque(rows.checkpoints, CHECKPOINTS_MAX)
         self._agreed: OrderedDict[str, Checkpoint] = OrderedDict()
-        """The last one that each other host had, too."""
+        """The last one whose outcomes each other host had, too."""
+        self._same_state: OrderedDict[str, Checkpoint] = OrderedDict()
+        """The last one at which the states of both were digested, and were the same."""
         self._diverged: OrderedDict[str, Divergence] = OrderedDict()
         """The first difference from each other host."""
         self._unsaid: Checkpoint | None = None
@@ -166,20 +170,22 @@ class Digests:
             what = _difference(self._with_late(here), theirs)
             if what:
                 return self._diverge(digest.host, what, here)
-            self._agree(digest.host, here)
+            self._agree(digest.host, here, theirs)
         return None
 
     def _diverge(self, host: str, what: str, checkpoint: Checkpoint) -> Divergence | None:
         if host in self._diverged:
             return None
-        agreed = self._agreed.get(host)
+        agreed = (self._same_state if what == STATE else self._agreed).get(host)
         before = (-1, 0) if agreed is None else (agreed.position, agreed.commands)
         found = Divergence(host, what, *before, checkpoint.position, checkpoint.commands)
         _remember(self._diverged, host, found)
         return found
 
-    def _agree(self, host: str, checkpoint: Checkpoint) -> None:
+    def _agree(self, host: str, checkpoint: Checkpoint, theirs: Checkpoint) -> None:
         _remember(self._agreed, host, checkpoint)
+        if self._with_late(checkpoint).state and theirs.state:
+            _remember(self._same_state, host, checkpoint)
         if self._unsaid is checkpoint:
             self._unsaid = None
 
@@ -196,7 +202,7 @@ def _remember(rows: OrderedDict[str, V], host: str, value: V) -> None:
 
 def _difference(mine: Checkpoint, other: Checkpoint) -> str:
     if mine.position != other.position or mine.outcomes != other.outcomes:
-        return "outcomes"
+        return OUTCOMES
     if mine.state and other.state and mine.state != other.state:
-        return "state"
+        return STATE
     return ""

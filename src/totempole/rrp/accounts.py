@@ -10,12 +10,12 @@ Headers are not sealed: what a stranger sends can make a network look better tha
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from totempole.rrp.config import NETWORKS_MAX
-from totempole.rrp.route import carried_bytes, stripes
+from totempole.rrp.route import WHOLE, carried_bytes, networks_in
 from totempole.segment.header import PacketName, data_name
 from totempole.types import ProcessorId, RingId
 
@@ -46,20 +46,33 @@ class Share(NamedTuple):
 
 
 class Accounts:
-    __slots__ = ("_arrived", "_asked", "_capacities", "_copies", "_due", "_ring", "_taken", "_visits")
+    __slots__ = (
+        "_arrived",
+        "_asked",
+        "_capacities",
+        "_copies",
+        "_due",
+        "_heard",
+        "_ring",
+        "_taken",
+        "_visits",
+    )
 
     def __init__(self, capacities: tuple[int, ...], copies: int) -> None:
         self._capacities = capacities
         self._copies = copies
+        self._heard = 0
+        """The networks that have brought anything of a message since that was asked last."""
         self._ring: RingId | None = None
-        self._arrived: OrderedDict[PacketName, list[int]] = OrderedDict()
+        self._arrived: dict[PacketName, list[int]] = {}
         self._asked: dict[PacketName, list[int]] = {}
         """What had come of a message when the ring asked for it."""
-        self._taken: dict[int, Taken] = {}
+        self._taken: list[tuple[int, Taken]] = []
+        """Messages that have come since the last visit, by seq."""
         self._due: dict[tuple[ProcessorId, int], list[int]] = {}
         """By sender and network, of this rotation: bytes that were sent there, those that came, messages."""
-        self._visits: deque[tuple[int, int]] = deque()
-        """When the token came, and up to where messages were due then."""
+        self._visits: deque[tuple[int, int, list[tuple[int, Taken]]]] = deque()
+        """When the token came, up to where messages were due then, and those that had come since the last."""
 
     def change(self, capacities: tuple[int, ...], copies: int) -> None:
         """Networks have been added at the end, or the last ones removed. What came on these says nothing of
@@ -67,29 +80,33 @@ class Accounts:
         is_less = len(capacities) < len(self._capacities)
         self._capacities, self._copies = capacities, copies
         if is_less:
-            for known in (self._arrived, self._asked, self._taken, self._due):
-                known.clear()
+            self._forget()
 
     def note(self, name: PacketName, network: int, length: int) -> None:
         """So many bytes of a message have come on a network."""
+        self._heard |= 1 << network
         counts = self._arrived.get(name)
         if counts is None:
             if name in self._asked:
                 return
             counts = self._arrived[name] = [0] * NETWORKS_MAX
             if len(self._arrived) > ARRIVED_MAX:
-                self._arrived.popitem(last=False)
+                del self._arrived[next(iter(self._arrived))]
         counts[network] += length
+
+    def take_heard(self) -> int:
+        heard, self._heard = self._heard, 0
+        return heard
 
     def take(self, ring_id: RingId, seq: int, taken: Taken) -> None:
         """A message has come, all of it."""
         if ring_id != self._ring:
             return
-        asked = self._asked.pop(data_name(ring_id, seq), None)
+        asked = self._asked.pop(data_name(ring_id, seq), None) if self._asked else None
         if asked is not None:
             self._charge(taken, asked)
         else:
-            self._taken[seq] = taken
+            self._taken.append((seq, taken))
 
     def visit(
         self, ring_id: RingId, seq: int, missing: Iterable[int], now_us: int, late_us: int
@@ -98,15 +115,16 @@ class Accounts:
         were due when it came at least a rotation, and at least so long, before."""
         if ring_id != self._ring:
             self._begin(ring_id)
-        due_seq = 0
-        while self._visits and (now_us - self._visits[0][0] >= late_us or len(self._visits) >= VISITS_MAX):
-            due_seq = self._visits.popleft()[1]
-        self._visits.append((now_us, seq))
-        for place in [place for place in self._taken if place <= due_seq]:
-            arrived = self._arrived.pop(data_name(ring_id, place), None)
-            taken = self._taken.pop(place)
-            if arrived is not None:  # else it was forgotten, and nothing can be said
-                self._charge(taken, arrived)
+        visits, newest = self._visits, self._taken
+        self._taken = []
+        while visits and (now_us - visits[0][0] >= late_us or len(visits) >= VISITS_MAX):
+            _, due_seq, come = visits.popleft()
+            for place, taken in come:
+                if place > due_seq:
+                    self._taken.append((place, taken))
+                elif (arrived := self._arrived.pop(data_name(ring_id, place), None)) is not None:
+                    self._charge(taken, arrived)  # else it was forgotten, and nothing can be said
+        visits.append((now_us, seq, newest))
         for place in missing:
             name = data_name(ring_id, place)
             if name not in self._asked:
@@ -118,17 +136,26 @@ class Accounts:
 
     def _begin(self, ring_id: RingId) -> None:
         self._ring = ring_id
-        for known in (self._arrived, self._asked, self._taken, self._due, self._visits):
+        self._visits.clear()
+        self._forget()
+
+    def _forget(self) -> None:
+        for known in (self._arrived, self._asked, self._taken, self._due):
             known.clear()
 
     def _charge(self, taken: Taken, arrived: list[int]) -> None:
         sender, route, total = taken
         if not route:
             return  # it makes no sense here: the sender has other networks
-        for network, ranges in stripes(total, route, self._capacities, self._copies):
-            sent = carried_bytes(total, ranges)
-            if sent:
-                due = self._due.setdefault((sender, network), [0, 0, 0])
-                due[0] += sent
-                due[1] += min(sent, arrived[network])
-                due[2] += 1
+        carried: Sequence[tuple[int, int]]
+        if route & WHOLE:
+            carried = [(network, total) for network in networks_in(route)]
+        else:
+            carried = carried_bytes(total, route, self._capacities, self._copies)
+        for network, sent in carried:
+            due = self._due.get((sender, network))
+            if due is None:
+                due = self._due[sender, network] = [0, 0, 0]
+            due[0] += sent
+            due[1] += min(sent, arrived[network])
+            due[2] += 1

@@ -20,6 +20,7 @@ from totempole.segment.reassembler import Reassembler
 _HEADER_BYTES = SEGMENT.size
 _PREFIX_BYTES = _HEADER_BYTES - OFFSET_BYTES
 _DATA = int(NameKind.DATA)
+_NAME = Struct(">QIQ")
 _PLACE = Struct(">QIQII")
 """What a header says after its first bytes: the name of its message, how long that is, and where in it the
 segment begins."""
@@ -30,8 +31,9 @@ _new = tuple.__new__
 class CopyReassembler(Reassembler):
     """One for all links of a ring. Stripes of one packet come on several networks, and copies on several.
 
-    A message that is here is known by its name: its copies are neither put together nor decoded. Other
-    packets are few, and each copy of a token says something: these are given each time they come.
+    A message that is here is known by its name: its copies are neither put together nor decoded. While it is
+    not, copies of a part are taken, for nobody can tell yet which of them is the true one. Other packets are
+    few, and each copy of a token says something: these are given each time they come.
     """
 
     __slots__ = ("_accounts", "_first", "_head", "_io")
@@ -54,31 +56,21 @@ class CopyReassembler(Reassembler):
         ring_seq, processor, number, total, offset = _PLACE.unpack_from(datagram, _HEAD_BYTES)
         name: PacketName = _new(PacketName, (_DATA, ring_seq, processor, number))
         self._accounts.note(name, self._io.network - self._first, length)
-        if self._is_here(name, total, offset, length):
+        if name in self._completed:
             return None
-        found = super().receive(datagram)
-        if found is not None and name not in self._completed:
-            self._finish(name)
-        return found
+        if length != total or offset:
+            return super().receive(datagram)
+        self._finish(name)
+        return name, datagram[_HEADER_BYTES:]
 
     def receive_burst(self, burst: bytes, segment_bytes: int) -> tuple[PacketName, bytes] | None:
         if len(burst) <= segment_bytes or segment_bytes <= _HEADER_BYTES or not burst.startswith(self._head):
             return super().receive_burst(burst, segment_bytes)
-        ring_seq, processor, number, total, offset = _PLACE.unpack_from(burst, _HEAD_BYTES)
-        name: PacketName = _new(PacketName, (_DATA, ring_seq, processor, number))
+        name: PacketName = _new(PacketName, (_DATA, *_NAME.unpack_from(burst, _HEAD_BYTES)))
         count = -(-len(burst) // segment_bytes)
-        length = len(burst) - count * _HEADER_BYTES
-        found = None
-        is_here = self._is_here(name, total, offset, length)
-        last = (count - 1) * segment_bytes
-        if not is_here or not burst.startswith(burst[:_PREFIX_BYTES], last):  # else all are of that message
+        last, found = (count - 1) * segment_bytes, None
+        # What is here is dropped, if all of the burst are segments of it.
+        if name not in self._completed or not burst.startswith(burst[:_PREFIX_BYTES], last):
             found = super().receive_burst(burst, segment_bytes)
-        self._accounts.note(name, self._io.network - self._first, length)
+        self._accounts.note(name, self._io.network - self._first, len(burst) - count * _HEADER_BYTES)
         return found
-
-    def _is_here(self, name: PacketName, total: int, offset: int, length: int) -> bool:
-        """Whether the message is here, or the part of it that begins at `offset`."""
-        if name in self._completed:
-            return True
-        partial = self._partials.get(name)
-        return partial is not None and partial.total == total and partial.covers(offset, offset + length)

@@ -9,7 +9,8 @@ The three styles differ in one number, on how many networks each message goes (`
   on a network that it finds faulty. Then half of each of two networks may fail, so that any two processors
   still share one, and yet the ring breaks up again and again.
 - Only active replication waits for all copies of a token when nothing is missing: its networks stay in step
-  (requirement A3). The others do so by waiting for what is missing (P2).
+  (requirement A3). Passive replication does so by waiting for what is missing (P2). Where some networks carry
+  what others lack, nothing is missing while one falls behind: then active-passive waits for its copies, too.
 - A processor alone on its ring gets its own token, on no network (RRP is silent).
 - Networks may differ in the size of their datagrams: packets are cut for each.
 """
@@ -83,6 +84,7 @@ class Links(Protocol):
 
 
 _cut_bytes = attrgetter("cut_bytes")
+_new = tuple.__new__
 
 
 class Replicator(BaseLayer):
@@ -281,7 +283,7 @@ class Replicator(BaseLayer):
         kind = type(packet)
         if kind is self._message:
             route = sound_route(route_of(data), self._all, self.copies)
-            self._accounts.take(packet.ring_id, packet.seq, Taken(packet.sender, route, len(data)))
+            self._accounts.take(packet.ring_id, packet.seq, _new(Taken, (packet.sender, route, len(data))))
             self._ring.received(network, packet, data)
         elif kind is self._token:
             self._take_token(network, packet, data)
@@ -308,7 +310,8 @@ class Replicator(BaseLayer):
             if gate.held is not None and self._is_through(token):
                 self._pass_up()
         elif self._ring.awaits(token):
-            gate.begin(key, token.sender, route_of(data) & self._all, place, self._io.now_us)
+            alive = self._accounts.take_heard()
+            gate.begin(key, token.sender, route_of(data) & self._all, place, self._io.now_us, alive)
             self._note_copies()
             gate.held = Waiting(network, token, data)
             if self._is_through(token):
@@ -324,8 +327,10 @@ class Replicator(BaseLayer):
         gate = self._gate
         if gate.lost == 0 and not self.service & ~gate.named:
             return True
-        waits_for_copies = self.copies == len(self._link) and self._config.tokens == "all"
-        return not waits_for_copies and not self._ring.misses(token)
+        waits_for_copies = self.copies == len(self._link) or (self.copies > 1 and gate.is_behind)
+        if waits_for_copies and self._config.tokens == "all":
+            return False
+        return not self._ring.misses(token)
 
     def _pass_up(self) -> None:
         self._scope.cancel_timer(Timer.GATE)
@@ -335,8 +340,8 @@ class Replicator(BaseLayer):
             token.ring_id, token.seq, self._ring.missing(token), self._io.now_us, self._gate.late_us
         )
         for share in shares:
-            for _ in range(min(share.messages, ROTATION_WEIGHT)):
-                self.watch.note(share.sender, share.network, Evidence.MESSAGES, share.lost)
+            weight = min(share.messages, ROTATION_WEIGHT)
+            self.watch.note(share.sender, share.network, Evidence.MESSAGES, share.lost, weight)
         self._ring.received(network, token, data)
 
     def _note_copies(self) -> None:

@@ -24,6 +24,7 @@ CLEAN_ROUNDS = 5
 """Hello rounds without loss after which a path is clear again, if nothing else speaks against it."""
 
 LOSS_WINDOW = 32
+KEPT = 1 - 1 / LOSS_WINDOW
 DEAD_LOSS = 0.9
 """Beyond this share of loss nothing comes through."""
 
@@ -75,15 +76,24 @@ class Leak:
         self.fresh = False
         """Whether there was evidence since the last round of hellos."""
 
-    def note(self, lost: float) -> bool:
-        """`lost`: the share, from 0 to 1, of what should have come. Whether that was one loss too many."""
-        assert 0 <= lost <= 1, f"{lost} of a packet lost"
+    def note(self, lost: float, count: int = 1) -> bool:
+        """`lost`: the share, from 0 to 1, of what should have come, so many times. Whether that was one loss
+        too many."""
         self.fresh = True
-        before = self.level
-        self.level = min(FULL, max(0.0, before + lost - RECOVERY * (1 - lost)))
-        self.loss += (lost - self.loss) / LOSS_WINDOW
-        self.run = self.run + 1 if lost > DEAD_LOSS else 0
-        return before < FULL <= self.level
+        if not lost and not self.level:  # as mostly
+            self.run = 0
+            if self.loss:
+                self.loss *= KEPT**count
+            return False
+        assert 0 <= lost <= 1, f"{lost} of a packet lost"
+        is_too_many = False
+        for _ in range(count):
+            before = self.level
+            self.level = min(FULL, max(0.0, before + lost - RECOVERY * (1 - lost)))
+            self.loss += (lost - self.loss) / LOSS_WINDOW
+            self.run = self.run + 1 if lost > DEAD_LOSS else 0
+            is_too_many |= before < FULL <= self.level
+        return is_too_many
 
     def rest(self) -> None:
         """A round of hellos has come. What there is no evidence for fades."""
@@ -110,10 +120,10 @@ class Path:
     def loss(self) -> float:
         return max(leak.loss for leak in self.leaks)
 
-    def note(self, evidence: Evidence, lost: float) -> bool:
+    def note(self, evidence: Evidence, lost: float, count: int = 1) -> bool:
         """Whether that says something new of a bad path."""
         leak = self.leaks[evidence]
-        is_too_many = leak.note(lost)
+        is_too_many = leak.note(lost, count)
         # Too many were lost while some came, and now nothing comes any more.
         is_end = not self.dead and self.lost >> evidence & 1 and leak.run >= FULL
         if not is_too_many and not is_end:

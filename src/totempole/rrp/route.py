@@ -23,6 +23,12 @@ WHOLE = 0x80
 STRIPE_SEGMENTS = 2
 """A packet is striped if each network gets so many segments at least."""
 
+UNIT = 256
+STRIPE_UNITS = 64
+"""Long packets are cut at multiples of a unit, so that their stripes begin, and mostly end, at few places,
+whose layouts are remembered. Stripes are so long then that a receiver that expects them to be cut elsewhere,
+as versions before did, misses too little of any to find a network sick."""
+
 Ranges = tuple[ByteRange, ...]
 """No ranges: all of the packet."""
 
@@ -53,16 +59,37 @@ def stripes(
     total: int, route: int, capacities: tuple[int, ...], copies: int
 ) -> tuple[tuple[int, Ranges], ...]:
     """What each network of the route carries of a packet of `total` bytes."""
-    networks = networks_in(route)
     if route & WHOLE:
-        return tuple((number, ()) for number in networks)
+        return _whole(route)
+    units = total // UNIT * UNIT
+    if units * min(capacities) < STRIPE_UNITS * UNIT * sum(capacities):
+        return _stripes(total, 1, route, capacities, copies)
+    return tuple(
+        [
+            (number, tuple([(start, total if stop == units else stop) for start, stop in ranges]))
+            for number, ranges in _stripes(units, UNIT, route, capacities, copies)
+        ]
+    )
+
+
+@lru_cache(512)
+def _whole(route: int) -> tuple[tuple[int, Ranges], ...]:
+    return tuple((number, ()) for number in networks_in(route))
+
+
+@lru_cache(1024)
+def _stripes(
+    total: int, unit: int, route: int, capacities: tuple[int, ...], copies: int
+) -> tuple[tuple[int, Ranges], ...]:
+    """Each part but the last ends at the multiple of `unit` that is next to its share."""
+    networks = networks_in(route)
     count = len(networks)
     assert 0 < copies < count, "a packet is striped over more networks than carry each of its bytes"
     sum_, bounds = 0, [0]
     whole = sum(capacities[number] for number in networks)
     for number in networks:
         sum_ += capacities[number]
-        bounds.append(total * sum_ // whole)
+        bounds.append((total * sum_ // whole + unit // 2) // unit * unit)
     parts = [(bounds[place], bounds[place + 1]) for place in range(count)]
     carried = []
     for place, number in enumerate(networks):
@@ -82,8 +109,14 @@ def _merged(parts: list[ByteRange]) -> Ranges:
     return tuple(merged)
 
 
-def carried_bytes(total: int, ranges: Ranges) -> int:
-    return sum([stop - start for start, stop in ranges]) if ranges else total
+@lru_cache(1024)
+def carried_bytes(
+    total: int, route: int, capacities: tuple[int, ...], copies: int
+) -> tuple[tuple[int, int], ...]:
+    """How many bytes of a packet each network of the route carries; those that carry none are left out."""
+    carried = stripes(total, route, capacities, copies)
+    bytes_ = [sum([stop - start for start, stop in ranges]) for _, ranges in carried]
+    return tuple([(number, sent) for (number, _), sent in zip(carried, bytes_, strict=True) if sent])
 
 
 class Spread:

@@ -176,10 +176,10 @@ class Watch:
 
     # What comes, and what does not
 
-    def note(self, sender: ProcessorId, place: int, evidence: Evidence, lost: float) -> None:
+    def note(self, sender: ProcessorId, place: int, evidence: Evidence, lost: float, count: int = 1) -> None:
         if sender == self._me or sender not in self._ring.members or place >= len(self._link):
             return
-        if self._speaker(sender).paths[place].note(evidence, lost):
+        if self._speaker(sender).paths[place].note(evidence, lost, count):
             self.find()
 
     def _speaker(self, processor: ProcessorId) -> Speaker:

@@ -847,12 +847,14 @@ class Driver:
         members = self.configuration.members if self.configuration else ()
         for network in self.networks:
             network.book.forget_strangers(now, members)
-        self._report_drops()
+        self._report_drops(now)
         self._reports.networks(self.networks, self.record)
         self._report_missing(now)
+        if self.log is not None:
+            self.log.watch()
 
-    def _report_drops(self) -> None:
-        self._reports.drops(self.ring.dropped, self.ring.drops, self._drop_source[0])
+    def _report_drops(self, now: int) -> None:
+        self._reports.drops(self.ring.dropped, self.ring.drops, self._drop_source[0], now)
 
     def _report_missing(self, now: int) -> None:
         line = self.attendance.look(now, self.configuration.members if self.configuration else ())

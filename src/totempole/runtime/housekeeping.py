@@ -28,6 +28,9 @@ WAYS = {
 DIGESTS = frozenset({"names", "capacities"})
 
 
+DROPS_INTERVAL_US, DROPS_INTERVAL_MAX_US = 1_000_000, 60_000_000
+"""From one line about dropped packets to the next: at first, and at last."""
+
 LINE_ABSENT = "network is absent: going on without it"
 LINE_BACK = "network is back"
 
@@ -40,7 +43,7 @@ class Reports:
         self._processor = processor
         self._sealed = sealed
         self._reported: set[str] = set()
-        self._drops = 0
+        self.forget_drops()
 
     def log(self, level: int, name: str, **fields: Any) -> None:
         event(self._logger, level, name, processor=self._processor, **fields)
@@ -65,18 +68,30 @@ class Reports:
             self._reported.add(reason)
             self.log(logging.WARNING, what, reason=reason)
 
-    def drops(self, dropped: Counter[str], total: int, last_from: str) -> None:
-        """What has been dropped since the last time."""
-        if total == self._drops:
-            return
-        self._drops = total
-        self.log(logging.WARNING, "packets dropped", last_from=last_from, reasons=dict(dropped))
-        for reason in dropped:
-            self.once("why packets are dropped, most likely", hints.dropped(reason, self._sealed))
-
     def forget_drops(self) -> None:
         """A new life counts from 0."""
         self._drops = 0
+        self._drop_reasons: set[str] = set()
+        self._drops_due_us = 0
+        """When drops for known reasons are told next."""
+        self._drops_interval_us = DROPS_INTERVAL_US
+
+    def drops(self, dropped: Counter[str], total: int, last_from: str, now_us: int) -> None:
+        """What has been dropped in all: at once for a new reason, and then more and more seldom. With a wrong
+        key packets are dropped for hours, one now and then."""
+        if total == self._drops:
+            return
+        if self._drop_reasons.issuperset(dropped) and now_us < self._drops_due_us:
+            return
+        if now_us - self._drops_due_us > self._drops_interval_us:
+            self._drops_interval_us = DROPS_INTERVAL_US
+        self._drops_due_us = now_us + self._drops_interval_us
+        self._drops_interval_us = min(2 * self._drops_interval_us, DROPS_INTERVAL_MAX_US)
+        self._drops = total
+        self._drop_reasons.update(dropped)
+        self.log(logging.WARNING, "packets dropped", last_from=last_from, reasons=dict(dropped))
+        for reason in dropped:
+            self.once("why packets are dropped, most likely", hints.dropped(reason, self._sealed))
 
     def unreachable(self, processor: ProcessorId) -> None:
         self.once(

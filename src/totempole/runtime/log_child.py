@@ -1,7 +1,7 @@
 """The process of a node's log service (`log_serving.py` starts it).
 
 `python -m totempole.runtime.log_child`: settings are the first line of standard input. When that ends the
-node is gone, and so is the service.
+node is gone, and so is the service. Standard output is for the node: damage of the log.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from totempole.daemon.descriptors import SPARE, allow_descriptors
-from totempole.errors import TotemError
+from totempole.errors import LogDamagedError, TotemError
 from totempole.log_service.server import LogService
-from totempole.log_service.settings import decode_settings
+from totempole.log_service.settings import decode_settings, encode_report
 from totempole.runtime.logs import event, start_logging
 from totempole.runtime.memory import prepare_for_packets
 
@@ -38,11 +38,18 @@ def main() -> int:
     prepare_for_packets()  # runs are as large, and it reads as many
     try:
         with _runner() as runner:
-            runner.run(LogService(settings, logger).run(_end_of_input))
+            runner.run(LogService(settings, logger, damaged=_report).run(_end_of_input))
     except (TotemError, OSError) as error:
+        if isinstance(error, LogDamagedError):
+            _report(str(error))
         event(logger, logging.ERROR, "log service has failed", reason=str(error))
         return EXIT_FAILED
     return EXIT_ENDED
+
+
+def _report(damage: str) -> None:
+    with suppress(OSError):  # the node is gone
+        os.write(sys.stdout.fileno(), encode_report(damage))
 
 
 def _give_way() -> None:

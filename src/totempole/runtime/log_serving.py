@@ -1,7 +1,8 @@
 """The node's side of its log service: a process of its own, started again when it ends.
 
 The service (`log_child.py`) reads its settings from a pipe that stays open while the node lives: a node that
-is killed takes its service along. What the service says goes to the node's own standard error.
+is killed takes its service along. What the service says goes to the node's own standard error. Damage of the
+log comes by another pipe.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from totempole.log_service.settings import ServiceSettings, encode_settings
+from totempole.log_service.settings import ServiceSettings, decode_report, encode_settings
 from totempole.runtime.config import NodeConfig
 from totempole.session.log_frames import log_socket_of
 
@@ -26,6 +27,8 @@ LASTING_S = 10.0
 """After a life of so long the pauses begin again."""
 END_S = 2.0
 """How long it may take to end."""
+REPORTS_MAX = 100
+"""Damages that are told; a disk that fails may have many more."""
 
 
 def settings_of(config: NodeConfig) -> ServiceSettings:
@@ -56,10 +59,14 @@ def settings_of(config: NodeConfig) -> ServiceSettings:
 class LogServing:
     """Starts the service on a thread of its own, so that the ring's never waits for it."""
 
-    def __init__(self, config: NodeConfig, log: Callable[..., None]) -> None:
-        """`log` writes a line, from any thread."""
+    def __init__(
+        self, config: NodeConfig, log: Callable[..., None], damaged: Callable[[str], object]
+    ) -> None:
+        """`log` writes a line, `damaged` is called with each damage of the log, once; from any thread."""
         self._settings = settings_of(config)
         self._log = log
+        self._damaged = damaged
+        self._reports: set[str] = set()
         self._starts = 0
         self._last_exit: int | None = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -110,8 +117,12 @@ class LogServing:
         with self._lock:
             if self._is_closing.is_set():
                 return
-            process = self._process = subprocess.Popen(COMMAND, stdin=subprocess.PIPE)
+            process = self._process = subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
             self._starts += 1
+        listening = threading.Thread(
+            target=self._listen, args=(process,), name="totempole-log-service-reports", daemon=True
+        )
+        listening.start()
         assert process.stdin is not None, "it has a pipe"
         with suppress(BrokenPipeError):
             process.stdin.write(encode_settings(self._settings))
@@ -121,10 +132,22 @@ class LogServing:
         self._process = None
         with suppress(OSError):
             process.stdin.close()
+        listening.join()
         if not self._is_closing.is_set():
             self._log(
                 logging.WARNING, "the log service has ended, and is started again", exit=self._last_exit
             )
+
+    def _listen(self, process: subprocess.Popen[bytes]) -> None:
+        """Until the process ends."""
+        assert process.stdout is not None, "it has a pipe"
+        with process.stdout:
+            for line in process.stdout:
+                with suppress(ValueError):  # it was killed amid a line
+                    text = decode_report(line)
+                    if text not in self._reports and len(self._reports) < REPORTS_MAX:
+                        self._reports.add(text)
+                        self._damaged(text)
 
 
 def _hang_up(process: subprocess.Popen[bytes]) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -163,12 +163,22 @@ class LogStore:
         """`core.effects.Trim`: removes segments that hold only records before this position, as long as so
         many bytes stay. The last segment stays. Returns how many are gone."""
         with self._lock:
-            sizes = [_size_of(self.directory / segment_name(header.number)) for header in self._headers]
-            for count in range(len(self._headers) - 1, 0, -1):
-                if self._headers[count].position <= position and sum(sizes[count:]) >= keep_bytes:
-                    self._drop(count)
-                    return count
-        return 0
+            count = _removable(self._headers, self._sizes(self._headers), position, keep_bytes)
+            if count:
+                self._drop(count)
+        return count
+
+    def held_bytes(self, position: int, end: int, keep_bytes: int) -> int:
+        """What a hold on this position keeps: bytes of segments that `trim_to` would remove if all records
+        before `end` could go. Looks at every file: not for a thread that must not wait."""
+        with self._lock:
+            headers = tuple(self._headers)
+        sizes = self._sizes(headers)
+        held = _removable(headers, sizes, position, keep_bytes)
+        return sum(sizes[held : _removable(headers, sizes, end, keep_bytes)])
+
+    def _sizes(self, headers: Sequence[Header]) -> list[int]:
+        return [_size_of(self.directory / segment_name(header.number)) for header in headers]
 
     def _drop(self, count: int) -> None:
         """The oldest so many segments. Their files go soon after."""
@@ -204,6 +214,16 @@ class LogStore:
             self._is_closed = True
             self._recaller.close()
             os.close(self._lock_file)
+
+
+def _removable(headers: Sequence[Header], sizes: Sequence[int], position: int, keep_bytes: int) -> int:
+    """How many of the oldest segments hold only records before this position, while so many bytes stay."""
+    left = 0
+    for count in range(len(headers) - 1, 0, -1):
+        left += sizes[count]
+        if headers[count].position <= position and left >= keep_bytes:
+            return count
+    return 0
 
 
 def _size_of(path: Path) -> int:

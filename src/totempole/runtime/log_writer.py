@@ -219,8 +219,10 @@ def _explained(directory: Path, error: Exception) -> StorageError:
 def explain_system(directory: Path, error: OSError) -> StorageError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return StorageFullError(
-            f"{directory}: the disk is full: free some space, or let the log keep less (retention_bytes); "
-            "what was acknowledged is safe, and the log is opened again by itself"
+            f"{directory}: the disk is full: free some space, at least for one more segment (segment_bytes). "
+            "Then let the log keep less (retention_bytes), and release holds that nobody needs: `totem log "
+            "holds` shows them, `totem log hold NAME --release` gives one up. What was acknowledged is safe, "
+            "and the log is opened again by itself"
         )
     if error.errno == errno.EROFS:
         return StorageError(

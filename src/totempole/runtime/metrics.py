@@ -22,7 +22,7 @@ from prometheus_client.registry import Collector
 
 from totempole.errors import ConfigurationError
 from totempole.runtime.config import MetricsConfig
-from totempole.runtime.status import LOG_STANDINGS, NETWORK_STATES, STATES, Document, Snapshot
+from totempole.runtime.status import LOG_ALARMS, LOG_STANDINGS, NETWORK_STATES, STATES, Document, Snapshot
 
 REQUEST_S = 5.0
 """How long a scraper may take to ask and to be answered."""
@@ -65,6 +65,18 @@ GAUGES = (
     ("log_red_bytes", "The same in bytes.", ("log", "red_bytes"), 1.0),
     ("log_unsent_bytes", "Records that wait to be sent to the replicas.", ("log", "unsent_bytes"), 1.0),
     ("log_unwritten_bytes", "Frames that wait for the disk.", ("log", "unwritten_bytes"), 1.0),
+    (
+        "log_time_ahead_seconds",
+        "The order's time, ahead of this host's clock: leases end so much later.",
+        ("log", "clocks", "order_ahead_us"),
+        1e-6,
+    ),
+    (
+        "log_retention_bytes",
+        "Older records go when the log is larger; 0: none.",
+        ("log", "retention_bytes"),
+        1.0,
+    ),
     ("log_primary", "The number of the last primary component.", ("log", "primary"), 1.0),
     ("lag_seconds", "How late the node last was for what it had to do.", ("lag", "last_ms"), 1e-3),
     ("lag_max_seconds", "The longest that it was ever late.", ("lag", "max_ms"), 1e-3),
@@ -228,7 +240,35 @@ def _log(log: Mapping[str, Any]) -> Iterator[Metric]:
     yield GaugeMetricFamily("totempole_log_missing", "Replicas that do not take part.", value=missing)
     failed = float(bool(log.get("failure")))
     yield GaugeMetricFamily("totempole_log_failed", "1 while the log cannot be used.", value=failed)
-    yield _counters("log_alarms", "Alarms of the log.", "kind", log.get("alarms", {}))
+    # All kinds from the start: a series that begins with its first alarm shows Prometheus no increase.
+    alarms = dict.fromkeys(LOG_ALARMS, 0) | log.get("alarms", {})
+    yield _counters("log_alarms", "Alarms of the log.", "kind", alarms)
+    clocks = GaugeMetricFamily(
+        "totempole_log_clock_ahead_seconds",
+        "Replicas whose hosts' clocks are far ahead of this host's, as their last records showed.",
+        labels=["processor"],
+    )
+    for who, ahead_us in log.get("clocks", {}).get("ahead_us", {}).items():
+        clocks.add_metric([who], ahead_us * 1e-6)
+    yield clocks
+    yield from _oldest_hold(log.get("oldest_hold"))
+
+
+def _oldest_hold(hold: Mapping[str, Any] | None) -> Iterator[Metric]:
+    behind = GaugeMetricFamily(
+        "totempole_log_hold_behind_records",
+        "The oldest hold of a reader: positions behind.",
+        labels=["reader"],
+    )
+    kept = GaugeMetricFamily(
+        "totempole_log_hold_kept_bytes",
+        "What the oldest hold keeps on disk that retention_bytes would let go.",
+        labels=["reader"],
+    )
+    if hold:
+        behind.add_metric([hold["reader"]], hold["behind"])
+        kept.add_metric([hold["reader"]], hold["kept_bytes"])
+    yield from (behind, kept)
 
 
 class MetricsServer:

@@ -24,9 +24,11 @@ from totempole.corel.fences import Fences
 from totempole.corel.frames import decode
 from totempole.corel.layer import Replica
 from totempole.corel.zones import Zones, replay
-from totempole.errors import SessionError, StorageError, TotemError
+from totempole.errors import SessionError, StorageError, StorageFullError, TotemError
 from totempole.log.reader import LogReader
 from totempole.runtime.config import NodeConfig
+from totempole.runtime.log_clocks import Clocks
+from totempole.runtime.log_holds import holds_in_words, oldest_hold
 from totempole.runtime.log_serving import LogServing
 from totempole.runtime.log_store import LogStore
 
@@ -53,6 +55,10 @@ class Host(Protocol):
 
     def now_us(self) -> int: ...
 
+    def wall_us(self) -> int:
+        """This host's clock."""
+        ...
+
     def call(self, function: Callable[[], None]) -> None:
         """For any thread."""
         ...
@@ -77,7 +83,8 @@ class NodeLog:
         self._log = log
         self._opening: _Opening | None = None
         self._locating = 0
-        self._serving = LogServing(config, self._say) if config.log.serve else None
+        self._clocks = Clocks()
+        self._serving = LogServing(config, self._say, self._unreadable) if config.log.serve else None
         self._is_serving = False
         self._is_closed = False
 
@@ -93,6 +100,14 @@ class NodeLog:
     def _say(self, *line: Any, **fields: Any) -> None:
         """Writes a line, from any thread."""
         self._host.call(lambda: self._log(*line, **fields))
+
+    def _unreadable(self, damage: str) -> None:
+        """Found by the log service, on any thread."""
+        text = (
+            f"{damage}. This replica goes on without them. To have them here again, stop the node, move its "
+            "log's directory away and start it: it gets all from the others"
+        )
+        self._host.call(lambda: self.alarmed(LogAlarm("damaged", self._config.processor, text)))
 
     def _open_again(self) -> None:
         if self._is_closed:
@@ -123,6 +138,8 @@ class NodeLog:
         if opening is not self._opening:
             return
         text = str(error) if isinstance(error, TotemError) else f"{type(error).__name__}: {error}"
+        if isinstance(error, StorageFullError):
+            text += holds_in_words(self._replica().zones.holds)
         if text != self.failure:
             what = "the log has failed" if opening.is_open else "the log cannot be opened"
             self._log(logging.ERROR, what, reason=text, again_s=RETRY_US // 1_000_000)
@@ -221,6 +238,15 @@ class NodeLog:
         self.last_alarm = alarm.text
         self._log(logging.ERROR, "log alarm", kind=alarm.kind, replica=alarm.processor, text=alarm.text)
 
+    def watch(self) -> None:
+        """Called a few times a second."""
+        replica = self._replica()
+        if replica.is_open:
+            times, replica.times = replica.times, {}
+            now_us = self._host.wall_us()
+            for alarm in self._clocks.compare(replica.me, times, replica.zones.time_us, now_us):
+                self.alarmed(alarm)
+
     # What is shown
 
     def document(self) -> dict[str, Any]:
@@ -261,11 +287,20 @@ class NodeLog:
             "replicas": replicas,
             "missing": missing or [who for who in founders if who not in replica.members],
             "holds": dict(zones.holds),
+            "oldest_hold": oldest_hold(dict(zones.holds), zones.position, self._held_bytes),
+            "retention_bytes": self._config.log.retention_bytes,
             "fences": fences_document(zones.fences),
+            "clocks": self._clocks.document(zones.time_us, self._host.wall_us()),
             "alarms": dict(self.alarms),
             "last_alarm": self.last_alarm,
             "service": self._serving.document() if self._serving is not None else None,
         }
+
+    def _held_bytes(self, position: int, end: int) -> int:
+        """Of what a hold keeps; without retention_bytes nothing would go without it."""
+        opening, retention = self._opening, self._config.log.retention_bytes
+        store = opening.store if opening is not None else None
+        return store.held_bytes(position, end, retention) if store is not None and retention else 0
 
 
 def fences_document(fences: Fences) -> dict[str, Any]:

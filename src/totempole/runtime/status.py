@@ -32,6 +32,10 @@ Of a node that keeps the durable log, `log` is:
     standing, failure (why there is no log now), log and disk (their names), primary (number), members,
     behind [processors that catch up], position, green_runs, yellow_runs, yellow_bytes, red_runs, red_bytes,
     unsent_bytes, unwritten_bytes, missing [processors], holds {reader: position}, alarms {kind: n},
+    oldest_hold {reader, position, behind (positions), kept_bytes (more than retention_bytes)},
+    retention_bytes, clocks {ahead_us {processor: n} (hosts whose clocks are far ahead of this one's),
+    order_ahead_us (the order's time, ahead of this host's clock), ahead_us_max (more is
+    worth a warning)},
     fences {count, latest [{name, number, position}], the last moved first},
     last_alarm, replicas [{processor, disk, weight, is_present, unacknowledged_runs}],
     service {pid, restarts, last_exit, socket, listen}
@@ -75,6 +79,19 @@ NETWORK_STATES = ("in_service", "sick", "faulty", "drained", "probation")
 
 LOG_STANDINGS = ("closed", "forming", "primary", "minority", "behind")
 """As corel.events.Standing has them."""
+
+LOG_ALARMS = (
+    "another-log",
+    "clock",
+    "damaged",
+    "failed",
+    "forked",
+    "founding",
+    "malformed",
+    "rolled-back",
+    "slow-disk",
+)
+"""Kinds of corel.events.LogAlarm, and `failed`."""
 
 Document = dict[str, Any]
 Snapshot = Callable[[], Document]

@@ -50,4 +50,5 @@ class PacketName(NamedTuple):
 
 
 def data_name(ring_id: RingId, seq: int) -> PacketName:
-    return PacketName(_DATA, *ring_id, seq)
+    name: PacketName = tuple.__new__(PacketName, (_DATA, *ring_id, seq))
+    return name

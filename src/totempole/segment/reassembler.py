@@ -135,13 +135,6 @@ class _Partial:
             runs.remove(after)
         return True
 
-    def covers(self, start: int, stop: int) -> bool:
-        """Whether all of that is here."""
-        if self._buffer is None:
-            return any(run.start <= start and stop <= run.stop for run in self._runs)
-        place = bisect_right(self._ranges, start, key=_start_of) - 1
-        return place >= 0 and stop <= self._ranges[place][1]
-
     @property
     def data(self) -> bytes:
         """The packet, when all of it is here."""
@@ -168,7 +161,7 @@ class _Partial:
         ranges = self._ranges
         if ranges and ranges[-1][1] == start:  # in order, as mostly
             ranges[-1] = (ranges[-1][0], stop)
-        else:
+        elif not ranges or start < ranges[-1][0] or stop > ranges[-1][1]:  # else it is a copy
             self._insert(start, stop)
         self._buffer[start:stop] = piece
         return ranges[0] == (0, self.total)

@@ -268,7 +268,7 @@ class Failed(_Frame, frozen=True, tag=23):
 
     kind: str
     """"trimmed", "log" (it is another one), "request", "version", "user", "closed" (it may be there later),
-    "damaged"."""
+    "damaged" (it will not be, until somebody mends the replica)."""
     text: str
     earliest: int = 0
     """Of "trimmed": the first position that is kept."""

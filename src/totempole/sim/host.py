@@ -8,8 +8,8 @@ It learns the others' addresses, and does what a real node does when another use
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from random import Random
 from typing import cast
 
@@ -97,6 +97,8 @@ class Surroundings:
     buffers: Buffers
     trace_kinds: frozenset[str]
     record_inputs: bool = False
+    names: Mapping[ProcessorId, str] = field(default_factory=dict)
+    """Of processors that have another name than their number."""
 
 
 class Host:
@@ -256,7 +258,7 @@ class Host:
         self.busy_until_us = self._scheduler.now_us
         self._stack = around.stack(self.me, self.config, stable, around.trace_kinds)
         self.recorder.incarnation = self._stack.incarnation
-        self.recorder.record(self._scheduler.now_us, "restart")
+        self.recorder.record(self._scheduler.now_us, "restart", detail=around.names.get(self.me, ""))
         if around.record_inputs:
             self.recordings.append(Recording(self.me, self.config, stable, around.trace_kinds))
 

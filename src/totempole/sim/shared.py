@@ -30,6 +30,11 @@ from totempole.types import ProcessorId
 SKEW_US = 1_000
 """Networks whose delays differ by so much cause no retransmission."""
 
+SPEED_LEAST = 1_250_000
+SPEEDS_APART = 10
+"""Nor do networks of 10 Mbit/s or more, the fastest at most this many times as fast as the slowest. Where
+messages do not go on all of them, their capacities must be set."""
+
 Pair = tuple[ProcessorId, ProcessorId]
 
 
@@ -169,13 +174,26 @@ def shared_stretches(scenario: Scenario, settled_us: int) -> tuple[Calm, ...]:
 
 def lossless_stretches(scenario: Scenario, settled_us: int) -> tuple[Calm, ...]:
     """Only where a message comes before the token that has gone by way of another processor, on the same
-    network: RRP's networks keep their order (inequalities 6 and 7), those of footnote 2 do not."""
+    network: RRP's networks keep their order (inequalities 6 and 7), those of footnote 2 do not. And only
+    where their speeds differ no further than is promised."""
     delays = [(one.condition or scenario.condition).delay_us for one in scenario.networks]
-    if any(network.lan.bandwidth_bytes_per_s for network in scenario.networks):
-        return ()
-    if any(most_us > 2 * least_us for least_us, most_us in delays):
+    if any(most_us > 2 * least_us for least_us, most_us in delays) or not _keep_in_step(scenario):
         return ()
     return tuple(_stretches(scenario, settled_us, lossless=True))
+
+
+def _keep_in_step(scenario: Scenario) -> bool:
+    """Whether the ring is promised to be no faster than its slowest network, whatever the load. A network
+    without a limit on its speed is not slow."""
+    speeds = [one.lan.bandwidth_bytes_per_s for one in scenario.networks]
+    if not any(speeds):
+        return True
+    if scenario.redundancy is None or scenario.redundancy.tokens == "one" or not all(speeds):
+        return False
+    if min(speeds) < SPEED_LEAST or max(speeds) > SPEEDS_APART * min(speeds):
+        return False
+    by_capacity = [one.lan.bandwidth_bytes_per_s // one.capacity for one in scenario.networks]
+    return scenario.redundancy.style == "active" or max(by_capacity) == min(by_capacity)
 
 
 def _stretches(scenario: Scenario, settled_us: int, lossless: bool) -> Iterator[Calm]:

@@ -109,6 +109,7 @@ class World:
             buffers or Buffers(),
             LEVELS[level],
             record_inputs,
+            {me: name for me, name in self.names.items() if name != str(me)},
         )
         clocks = self.random("clocks")
         self.hosts: dict[ProcessorId, Host] = {}

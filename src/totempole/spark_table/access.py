@@ -25,6 +25,9 @@ TLS_OPTIONS = ("tlsCertificate", "tlsKey", "tlsAuthorities", "tlsServerName")
 OPTIONS = ("replicas", "daemons", "path", "timeout", *TLS_OPTIONS)
 """That say how the log is reached."""
 
+REFUSALS = 3
+"""A certificate counts as refused after so many attempts: one that hangs up may have been about to end."""
+
 
 @dataclass(frozen=True)
 class Access:
@@ -63,17 +66,18 @@ class Access:
 
     def endpoints(self) -> list[Endpoint]:
         """Of all replicas. A name of several hosts gives one for each of those that it stands for now."""
-        return [each for endpoint in self._named for each in _resolved(endpoint)]
+        return [each for endpoint in self.named for each in resolved(endpoint) or [endpoint]]
 
     def check_replicas(self) -> None:
         """ConfigurationError: they cannot be reached by what the options say."""
         if self.directory and self.replicas:
             raise ConfigurationError("option replicas and a directory are given: give one of them")
         if not self.directory:
-            assert self._named, "it has raised otherwise"
+            assert self.named, "it has raised otherwise"
 
     @cached_property
-    def _named(self) -> list[Endpoint]:
+    def named(self) -> list[Endpoint]:
+        """As the option has them: names of hosts are not looked up."""
         if not self.replicas:
             raise ConfigurationError(
                 'option replicas is missing: give "host:port,…" as the setting log.listen of the nodes has '
@@ -149,13 +153,14 @@ class Access:
         return self.tls
 
 
-def _resolved(endpoint: Endpoint) -> list[Endpoint]:
+def resolved(endpoint: Endpoint) -> list[Endpoint]:
+    """Of each host that its name stands for now; none if it cannot be looked up: connecting says why."""
     if endpoint.path:
         return [endpoint]
     try:
         found = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
     except OSError:
-        return [endpoint]  # connecting to it says why
+        return []
     hosts = dict.fromkeys(str(address[0]) for *_, address in found)
     return [replace(endpoint, host=host) for host in hosts]
 

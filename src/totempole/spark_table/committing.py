@@ -12,9 +12,9 @@ from typing import TypeVar
 from totempole.client.appending import FencedError
 from totempole.client.running import run
 from totempole.client.session import Session
-from totempole.errors import SessionError, TotemError
+from totempole.errors import SessionError, TlsError, TotemError
 from totempole.groups.packing import Batch
-from totempole.spark_table.access import Access
+from totempole.spark_table.access import REFUSALS, Access
 from totempole.spark_table.manifest import PackedRun, Producer
 from totempole.spark_table.publishing import Outcome, Publisher
 from totempole.types import Fence
@@ -89,15 +89,17 @@ async def _release(access: Access, held: Sequence[str]) -> None:
 
 @asynccontextmanager
 async def _opened(access: Access, producer: Producer) -> AsyncIterator[SessionOrder]:
-    """A session with a daemon; one that is away is waited for."""
+    """A session with a daemon; one that is away is waited for, and one that refuses a certificate is not."""
     until_s = asyncio.get_running_loop().time() + access.patience_s
+    refusals = 0
     while True:
         session = access.async_session(f"spark driver {producer.id}")
         try:
             await session.__aenter__()
             break
-        except SessionError:
-            if asyncio.get_running_loop().time() + PAUSE_S > until_s:
+        except SessionError as error:
+            refusals += isinstance(error, TlsError)
+            if refusals >= REFUSALS or asyncio.get_running_loop().time() + PAUSE_S > until_s:
                 raise
         await asyncio.sleep(PAUSE_S)
     try:

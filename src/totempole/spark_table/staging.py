@@ -27,10 +27,10 @@ from pyspark.sql.types import BinaryType, DataType, StringType, StructType
 from totempole.client.appending import HEAD_BYTES, NO_LOG
 from totempole.client.blocking import Session
 from totempole.client.blocking_log import Log
-from totempole.errors import ConfigurationError, SessionError
+from totempole.errors import ConfigurationError, SessionError, TlsError
 from totempole.session import KEY_BYTES_MAX
 from totempole.spark_table.access import OPTIONS as ACCESS_OPTIONS
-from totempole.spark_table.access import Access
+from totempole.spark_table.access import REFUSALS, Access
 from totempole.spark_table.committing import PAUSE_S, TaskRows, commit, not_taken, release
 from totempole.spark_table.manifest import PackedRun, Producer, check_id, encode
 from totempole.spark_table.options import check_known
@@ -213,15 +213,17 @@ def check_columns(schema: StructType) -> None:
 
 @contextmanager
 def opened(access: Access, name: str, patience_s: float) -> Iterator[Session]:
-    """A session with a daemon; one that is away is waited for."""
+    """A session with a daemon; one that is away is waited for, and one that refuses a certificate is not."""
     until_s = time.monotonic() + patience_s
+    refusals = 0
     while True:
         session = access.session(name)
         try:
             session.__enter__()
             break
-        except SessionError:
-            if time.monotonic() + PAUSE_S > until_s:
+        except SessionError as error:
+            refusals += isinstance(error, TlsError)
+            if refusals >= REFUSALS or time.monotonic() + PAUSE_S > until_s:
                 raise
         time.sleep(PAUSE_S)
     try:

@@ -36,7 +36,7 @@ from totempole.session.log_frames import (
     Segments,
     Welcome,
 )
-from totempole.spark_table.access import Access
+from totempole.spark_table.access import REFUSALS, Access, resolved
 from totempole.spark_table.planning import Sizes
 
 GRACE_S = 1.0
@@ -44,9 +44,7 @@ GRACE_S = 1.0
 PAUSE_S = 0.2
 """Between two rounds of asking, while none answers."""
 RESOLVE_S = 10.0
-"""While a replica is away, the names of hosts are looked up so often."""
-REFUSALS = 3
-"""A certificate counts as refused after so many attempts."""
+"""While a replica is away, or a member of the replica set does not answer, names are looked up so often."""
 AHEAD_S = 5.0
 """A position that was green once is waited for so long, if all replicas say that they have not got it."""
 
@@ -115,6 +113,10 @@ class ReplicaSurvey:
         self._log = 0
         """The log that the first replicas had: another one is not looked at."""
         self._members: frozenset[int] = frozenset()
+        self._hosts: dict[str, list[Endpoint]] = {}
+        """Behind each name, when it was last looked up."""
+        self._is_whole = True
+        """All members answered when they were last asked."""
         self._resolved_s = float("-inf")
         self._order: tuple[str, ...] = ()
         """Who is asked first by `measure`."""
@@ -166,13 +168,17 @@ class ReplicaSurvey:
     # Asking
 
     def _resolve(self) -> None:
-        """Hosts behind a name may change: those of a new set of replicas, or one that was moved."""
+        """Hosts behind a name may change: those of a new set of replicas, or one that was moved. A replica
+        that was added is missing while all links are well."""
         now_s = time.monotonic()
-        is_well = all(link.error is None for link in self._links.values())
+        is_well = self._is_whole and all(link.error is None for link in self._links.values())
         if self._links and (is_well or now_s - self._resolved_s < RESOLVE_S):
             return
         self._resolved_s = now_s
-        endpoints = {str(endpoint): endpoint for endpoint in self._access.endpoints()}
+        for named in self._access.named:
+            # Without an answer, those that are known are more likely to be right than none.
+            self._hosts[str(named)] = resolved(named) or self._hosts.get(str(named)) or [named]
+        endpoints = {str(endpoint): endpoint for hosts in self._hosts.values() for endpoint in hosts}
         for name in [name for name in self._links if name not in endpoints]:
             self._links.pop(name).close()
         for name, endpoint in endpoints.items():
@@ -216,6 +222,7 @@ class ReplicaSurvey:
         position = max(each.segments.position for each in current)
         whole = [each for each in current if each.segments.position >= position]
         longest = min(whole, key=lambda each: each.segments.first)
+        self._is_whole = members <= {each.status.processor for each in current}
         self._log = log
         self._order = tuple([str(each.endpoint) for each in (*whole, *current)])
         return View(
@@ -224,7 +231,7 @@ class ReplicaSurvey:
             position,
             Sizes(longest.segments.sizes, position),
             tuple([str(each.endpoint) for each in whole]),
-            members <= {each.status.processor for each in current},
+            self._is_whole,
         )
 
     def _log_of(self, told: list[Told]) -> int:

@@ -44,6 +44,9 @@ _TIMERS = tuple(Timer)
 MISSING_MAX = 1024
 """Places behind the first gap that are looked at for others."""
 
+WAIT_TARGETS = 3
+"""In a loaded rotation a token is held back for at most this many times the target of a rotation."""
+
 GIVE_WAY_MAX = 3
 """How often a first life gives way to its own number. What it heard may have been recordings of a former
 life, which was lost with its storage; they must not keep it from starting for ever. If the number is truly in
@@ -218,9 +221,16 @@ class SingleRing(BaseLayer):
 
     @property
     def token_wait_most_us(self) -> int:
-        """How long a token may be held back at each hop, and the ring still be sure of it."""
-        hops = 4 * len(self.members)
-        return min(self.config.token_retransmission_us // 4, self.config.token_loss_us // hops)
+        """How long a token may be held back at each hop, and the ring still be sure of it.
+
+        Longer under load, as far as the timeouts have followed the ring: nothing else keeps a fast network in
+        step with a slow one. The token may be passed again meanwhile, which does no harm."""
+        members, config = len(self.members), self.config
+        unloaded_us = min(config.token_retransmission_us // 4, config.token_loss_us // (4 * members))
+        if not self.machine.installed.flow.loaded:
+            return unloaded_us
+        loaded_us = min(self.machine.timeouts.token_loss_us // 4, WAIT_TARGETS * config.rotation_target_us)
+        return max(unloaded_us, loaded_us // members)
 
     def awaits(self, token: RegularToken) -> bool:
         return self.machine.awaits(token)

@@ -83,6 +83,7 @@ class FlowControl:
         "_us",
         "_visited_us",
         "_window",
+        "loaded",
         "packet_bytes",
         "packets_ahead",
         "window_bytes",
@@ -104,6 +105,8 @@ class FlowControl:
         self._last_seq = 0
         self._last = Rounds(0, 0, 0)
         """What this processor added to the sums at its last visit."""
+        self.loaded = False
+        """Whether packets were left waiting at this processor's last visit."""
         self._size_packets(others_wait=False, lossy=False)
 
     def note_visit(self, now_us: int, bytes_round: int) -> None:
@@ -182,8 +185,10 @@ class FlowControl:
         self._last_seq = seq
         self._last = Rounds(retransmitted, sent_bytes, waiting)
         self._size_packets(token.backlog > last.backlog, token.retrans_round > 0 or retransmitted > 0)
+        backlog = max(0, token.backlog - last.backlog) + waiting
+        self.loaded = backlog > 0
         return Rounds(
             max(0, token.retrans_round - last.retrans) + retransmitted,
             max(0, token.bytes_round - last.bytes) + sent_bytes,
-            max(0, token.backlog - last.backlog) + waiting,
+            backlog,
         )

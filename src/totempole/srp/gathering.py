@@ -7,6 +7,8 @@ Deviations:
 - figure 4.7 is the rule for the same membership reached twice: the second attempt is made too, and only when
   it fails the weakest goes. The prose expels it on reaching the consensus again; on a network that loses a
   tenth of its packets, rings then took half as long again to merge;
+- of two outsiders that regard each other as failed, a processor that hears both believes the smaller. The
+  paper has it believe both, and lose whom it could be with (docs/decisions/0016);
 - a processor whose proposal would make the ring larger than `members_max` is treated as one that cannot
   hear us: there is no membership for both.
 """
@@ -47,6 +49,8 @@ class Gathering:
         self.fail_set: set[ProcessorId] = set()
         self.joins: dict[ProcessorId, Join] = {}
         """my_last: the latest Join of each other processor."""
+        self._heard: set[ProcessorId] = set()
+        """Who has sent a Join since the gathering began."""
         self._agreed: dict[ProcessorId, Consensus] = {}
         """What each other processor last agreed to; it stands until this processor's own sets change."""
         self._fruitless: Consensus | None = None
@@ -89,6 +93,7 @@ class Gathering:
         if join.sender in self.fail_set:
             return Absorbed.IGNORED
         before = self.sets
+        self._heard.add(join.sender)
         if self._me in join.fail_set or not self.fits(join.proc_set):
             # No membership can hold both of us.
             self.fail(join.sender)
@@ -104,9 +109,13 @@ class Gathering:
         assert len(self.proc_set) <= self._members_max, f"{len(self.proc_set)} considered"
         return Absorbed.IGNORED if self.sets == before else Absorbed.CHANGED
 
-    def _believable_failures(self, join: Join) -> frozenset[ProcessorId]:
-        """An outsider may not break up the receiver's old ring."""
-        return join.fail_set if join.sender in self._memb else join.fail_set - self._memb
+    def _believable_failures(self, join: Join) -> set[ProcessorId]:
+        """An outsider may not break up the receiver's old ring. Nor is it believed about a smaller processor
+        that is heard here: all who hear both ends of a dead link keep the same one. If the smaller one is
+        gone, the consensus timeout tells."""
+        if join.sender in self._memb:
+            return set(join.fail_set)
+        return {q for q in join.fail_set - self._memb if q > join.sender or q not in self._heard}
 
     def _matches(self, join: Join) -> bool:
         return join.proc_set == self.proc_set and join.fail_set == self.fail_set

@@ -150,8 +150,17 @@ class Ordering:
 
     # The token
 
-    def visit(self, ring: Ring, token: RegularToken, recovery: Recovery | None) -> Transmission:
-        """Retransmits, broadcasts, updates the token and passes it on. In Recover, `recovery` sends."""
+    def visit(
+        self,
+        ring: Ring,
+        token: RegularToken,
+        recovery: Recovery | None,
+        through: ProcessorId = NO_PROCESSOR,
+    ) -> Transmission:
+        """Retransmits, broadcasts, updates the token and passes it on. In Recover, `recovery` sends.
+
+        `through`: to whom a copy of the token goes (relay.py), ahead of the data that follows it.
+        """
         output = self._output
         sent = NOTHING
         assert token.ring_id == ring.ring_id, f"a token of {token.ring_id} visits {ring.ring_id}"
@@ -171,27 +180,27 @@ class Ordering:
             recovery.note_visit(retrans_flg, seq, aru, ring.my_aru)
         ring.my_token_seq = token.token_seq + 1
         ring.token_first = False
-        passed = output.pass_token(
-            ring.successor,
-            # By position: _replace takes four times as long, on every token visit.
-            RegularToken(
-                self.me,
-                self._incarnation,
-                ring.ring_id,
-                token.token_seq + 1,
-                seq,
-                aru,
-                aru_id,
-                self.clock.now,
-                retrans_flg,
-                rounds.retrans,
-                rounds.bytes,
-                rounds.backlog,
-                token.block,
-                token.block_seq,
-                rtr,
-            ),
+        # By position: _replace takes four times as long, on every token visit.
+        updated = RegularToken(
+            self.me,
+            self._incarnation,
+            ring.ring_id,
+            token.token_seq + 1,
+            seq,
+            aru,
+            aru_id,
+            self.clock.now,
+            retrans_flg,
+            rounds.retrans,
+            rounds.bytes,
+            rounds.backlog,
+            token.block,
+            token.block_seq,
+            rtr,
         )
+        passed = output.pass_token(ring.successor, updated)
+        if through != NO_PROCESSOR:
+            output.relay_token(through, updated)
         self._broadcast(ring, sent.late)
         if output.traces_token:
             here, visit = str(ring.ring_id), token.token_seq

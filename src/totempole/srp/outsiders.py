@@ -5,7 +5,7 @@ other. It never ends for those that cannot: a link that is dead one way, a proce
 recorded packet that somebody repeats. Two memories keep the cost of these bounded.
 
 Freshness. Joins and notices are numbered within a life of their sender, messages within their
-ring. A packet that is not newer than the newest one seen is a repetition, and is dropped.
+ring. A packet that is not newer than the newest one of its kind is a repetition, and is dropped.
 
 Readmission. A processor that was left out of the ring several times in succession is no reason for a new
 membership for a while: after the second time for 16 consensus timeouts, then eight times as long each time,
@@ -25,7 +25,7 @@ from collections.abc import Collection, Iterable
 from typing import Any, NamedTuple
 
 from totempole.srp.config import RingConfig
-from totempole.srp.packets import Join, Notice, RegularMessage
+from totempole.srp.packets import Join, Notice, RegularMessage, Unordered
 from totempole.types import ProcessorId, RingId
 
 REMEMBERED_MAX = 4_096
@@ -78,6 +78,7 @@ class Outsiders:
         "_shunned_by",
         "_shunned_until_us",
         "_together_since_us",
+        "_unordered",
     )
 
     def __init__(self, config: RingConfig) -> None:
@@ -86,6 +87,9 @@ class Outsiders:
         """Incarnation and counter of the newest Join."""
         self._notices: dict[ProcessorId, tuple[int, ...]] = {}
         """The same of the newest Null, Leave or Wake."""
+        self._unordered: dict[ProcessorId, tuple[int, ...]] = {}
+        """The same of the newest Unordered. There are many of these: one must not make a Wake that it has
+        overtaken look old, or the token rests on."""
         self._messages: dict[ProcessorId, tuple[int, ...]] = {}
         """Incarnation, ring and place of the newest message from another ring."""
         self._failures: dict[ProcessorId, Failures] = {}
@@ -105,7 +109,8 @@ class Outsiders:
         return self._is_newer(self._joins, join.sender, (join.incarnation, join.counter))
 
     def is_fresh_notice(self, notice: Notice) -> bool:
-        return self._is_newer(self._notices, notice.sender, (notice.incarnation, notice.counter))
+        newest = self._unordered if type(notice) is Unordered else self._notices
+        return self._is_newer(newest, notice.sender, (notice.incarnation, notice.counter))
 
     def is_fresh_message(self, message: RegularMessage) -> bool:
         """Of a message from another ring."""
@@ -126,7 +131,7 @@ class Outsiders:
 
     def incarnation_of(self, processor: ProcessorId) -> int:
         """The latest life that it has spoken in, as far as this processor knows."""
-        newest = (self._joins, self._notices, self._messages)
+        newest = (self._joins, self._notices, self._unordered, self._messages)
         return max(stamps[processor][0] if processor in stamps else 0 for stamps in newest)
 
     # Readmission

@@ -2,12 +2,13 @@
 
 Deviation: Totem assumes links that work both ways, and leaves out one end of a link that does not.
 
-- A processor that passes its token again shows it to another member as well, each time to the next one. A
-  member that is shown a token hands it on to the sender's successor, as it is.
-- A processor that gets a token of its predecessor's twice sends it back the second time. When a link works,
-  a token that is passed again or shown to others comes twice; and no other token does.
-- If the token comes round and was not sent back, the link is taken for dead. Every token is shown to the same
-  member from then on, at once, until one is sent back.
+- A processor that passes its token a third time shows it to another member as well, each time to the next
+  one. A member that is shown a token hands it on to the sender's successor, as it is.
+- A processor that gets a token of its predecessor's again sends that copy back. As many copies as members
+  were shown the token can have come without the link, and the first of these is not sent back. So the link
+  works if the sender gets back as many as it has shown.
+- If the token comes round before that, the link is taken for dead. Every token is shown to the same member
+  from then on, at once and ahead of the data that follows it, until the link is known to work.
 
 A ring on several networks has other ways round a dead link (rrp).
 """
@@ -24,33 +25,60 @@ CERTAIN_ROTATIONS = 16
 class Relay:
     """Who hands this processor's tokens on to its successor, if anyone does."""
 
-    __slots__ = ("_repeats", "_rotations", "others", "shown", "through")
+    __slots__ = (
+        "_is_repeated",
+        "_rotations",
+        "_sent_back",
+        "_showings",
+        "_turn",
+        "others",
+        "shown",
+        "through",
+    )
 
     def __init__(self, ring: Ring, me: ProcessorId) -> None:
         self.shown = NO_PROCESSOR
-        """Who was shown the token last, since it was here, if it was not sent back."""
+        """Who was shown the latest token last, because it did not come round."""
         self.through = NO_PROCESSOR
         """Who is shown every token."""
         self.others = tuple(member for member in ring.members if member not in (me, ring.successor))
         """Who can hand its tokens on."""
-        self._repeats = 0
+        self._turn = 0
         self._rotations = 0
+        # Of the latest token:
+        self._is_repeated = False
+        self._showings = 0
+        self._sent_back = 0
 
     def next(self) -> ProcessorId:
-        """Who is shown the token this time, if there is anyone."""
-        if not self.others:
+        """The token is passed again: who is shown it this time, if it is shown to anyone."""
+        if not self._is_repeated or not self.others:
+            self._is_repeated = True
             return NO_PROCESSOR
-        self._repeats += 1
-        return self.others[self._repeats % len(self.others)]
+        self._turn += 1
+        return self.others[self._turn % len(self.others)]
+
+    def is_shown_to(self, member: ProcessorId) -> None:
+        self.shown = member
+        self._showings += 1
+
+    def is_sent_back(self) -> None:
+        """The successor has had the latest token before this copy of it came."""
+        self._sent_back += 1
+        if self._sent_back >= self._showings:
+            self.through = self.shown = NO_PROCESSOR
 
     def came_round(self) -> None:
-        """The token is here again, after it was shown to somebody, and was not sent back."""
-        self.through, self.shown, self._rotations = self.shown, NO_PROCESSOR, 0
-
-    def link_works(self) -> None:
-        self.through = self.shown = NO_PROCESSOR
+        """The latest token is here again."""
+        if self.shown != NO_PROCESSOR:
+            if self.through == NO_PROCESSOR:
+                self._rotations = 0
+            self.through, self.shown = self.shown, NO_PROCESSOR
+        self._is_repeated = False
+        self._showings = self._sent_back = 0
 
     def goes_on(self) -> bool:
-        """One more token is shown. Whether it is certain by now, and was not before, that it must be."""
+        """One more token is shown at once. Whether it is certain now that it must be, and was not before."""
+        self._showings += 1
         self._rotations += 1
         return self._rotations == CERTAIN_ROTATIONS

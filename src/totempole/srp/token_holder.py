@@ -67,8 +67,7 @@ class TokenHolder:
             self._hand_on(token, data)
             return False
         ring.my_token_seq = token.token_seq + 1
-        if self._relay.shown != NO_PROCESSOR:
-            self._relay.came_round()
+        self._relay.came_round()
         self._processor.timeouts.token_came(self._output.now_us)
         self._clock.witness(token.timestamp)
         if self._must_wait_for_clock():
@@ -119,9 +118,11 @@ class TokenHolder:
             return blame
         processor, now_us = self._processor, self._output.now_us
         self._visited_us = now_us
-        self.passed = self._ordering.visit(ring, token, recovery)
-        if self._relay.through != NO_PROCESSOR:
-            self._show_at_once()
+        through = self._relay.through
+        self.passed = self._ordering.visit(ring, token, recovery, through)
+        if through != NO_PROCESSOR and self._relay.goes_on():
+            self._output.branch("dead link")
+            self._output.alarm(DeadLink(ring.successor, through))
         timeouts = processor.timeouts
         if len(ring.members) > 1:
             timeouts.token_left(now_us, ring.idle_rounds >= processor.config.idle_rounds)
@@ -155,17 +156,8 @@ class TokenHolder:
         """The token that was passed."""
         token = self.passed[0].packet if self.passed else None
         if member != NO_PROCESSOR and type(token) is RegularToken and self._output.relays:
-            self._relay.shown = member
+            self._relay.is_shown_to(member)
             self._output.relay_token(member, token)
-
-    def _show_at_once(self) -> None:
-        relay = self._relay
-        through = relay.through
-        self._show_to(through)
-        relay.shown = NO_PROCESSOR
-        if relay.goes_on():
-            self._output.branch("dead link")
-            self._output.alarm(DeadLink(self.ring.successor, through))
 
     def _answer(self, token: RegularToken, data: bytes) -> None:
         """The predecessor's latest token has come a second time: it gets that one back."""
@@ -178,7 +170,7 @@ class TokenHolder:
         """Somebody shows this processor a token that is not for it. Taken, there would be two tokens."""
         output, ring, members = self._output, self.ring, self.ring.members
         if token.sender == self._processor.me:
-            self._relay.link_works()
+            self._relay.is_sent_back()
         elif token.seq < max(ring.my_aru, ring.last_sent_seq):
             output.branch("redundant token")  # somebody has had it since, and numbered messages
         elif token.sender not in members or not output.relays:

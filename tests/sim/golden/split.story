@@ -54,8 +54,8 @@
    0.312747s  q    branch token retransmitted
    0.312810s  r    branch token retransmitted
    0.312818s  r    branch redundant token
-   0.312876s  q    branch token handed on
    0.322907s  p    branch token retransmitted
+   0.332912s  q    branch token handed on
    0.372747s  q    state operational>gather token loss
    0.372810s  r    state operational>gather token loss
    0.382907s  p    state operational>gather token loss
@@ -65,53 +65,53 @@
    0.431310s  r    branch consensus timeout
    0.431310s  r    state gather>gather consensus timeout
    0.431310s  r    branch join held back
-   0.432879s  q    state gather>commit consensus
-   0.432961s  r    state gather>commit consensus
+   0.432911s  q    state gather>commit consensus
+   0.432980s  r    state gather>commit consensus
    0.433907s  p    branch consensus timeout
    0.433907s  p    state gather>gather consensus timeout
    0.433907s  p    branch join held back
    0.433907s  p    state gather>commit consensus
-   0.434242s  q    state commit>recover commit token
-   0.434319s  r    state commit>recover commit token
+   0.434274s  q    state commit>recover commit token
    0.434348s  p    state commit>recover commit token
+   0.434376s  r    state commit>recover commit token
    0.434383s  p    branch promise given
    0.434403s  p    delivered 10 in 12@1 from 0.200260s to 0.200571s: 10 of p
    0.434403s  p    installs [p] transitional 14@1
    0.434403s  p    installs {p} regular 16@1
    0.434403s  p    state recover>operational ring installed
-   0.434533s  q    branch promise given
-   0.434595s  r    branch promise given
-   0.434692s  q    delivered 10 in 12@1 from 0.200395s to 0.200635s: 10 of p
-   0.434692s  q    installs [q r] transitional 14@2
-   0.434692s  q    installs {q r} regular 16@2
-   0.434692s  q    state recover>operational ring installed
-   0.434762s  r    delivered 10 in 12@1 from 0.200503s to 0.200719s: 10 of p
-   0.434762s  r    installs [q r] transitional 14@2
-   0.434762s  r    installs {q r} regular 16@2
-   0.434762s  r    state recover>operational ring installed
+   0.434586s  q    branch promise given
+   0.434672s  r    branch promise given
+   0.434734s  q    delivered 10 in 12@1 from 0.200395s to 0.200635s: 10 of p
+   0.434734s  q    installs [q r] transitional 14@2
+   0.434734s  q    installs {q r} regular 16@2
+   0.434734s  q    state recover>operational ring installed
+   0.434831s  r    delivered 10 in 12@1 from 0.200503s to 0.200719s: 10 of p
+   0.434831s  r    installs [q r] transitional 14@2
+   0.434831s  r    installs {q r} regular 16@2
+   0.434831s  r    state recover>operational ring installed
    0.700000s  -    fault heal
-   0.751277s  r    branch idle rings meet
-   0.751277s  r    state operational>gather foreign message
-   0.751282s  q    branch idle rings meet
-   0.751282s  q    state operational>gather foreign message
-   0.751374s  p    state operational>gather join
-   0.751386s  p    state gather>commit consensus
-   0.751466s  q    state gather>commit consensus
-   0.751556s  r    state gather>commit consensus
-   0.752954s  p    state commit>recover commit token
-   0.753388s  q    state commit>recover commit token
-   0.753476s  r    state commit>recover commit token
-   0.753792s  p    branch promise given
-   0.753868s  q    branch promise given
-   0.753940s  r    branch promise given
-   0.754028s  p    installs [p] transitional 18@1
-   0.754028s  p    installs {p q r} regular 20@1
-   0.754028s  p    state recover>operational ring installed
-   0.754112s  q    delivered 5 in 16@2 from 0.600000s to 0.600174s: 5 of q
-   0.754112s  q    installs [q r] transitional 18@2
-   0.754112s  q    installs {p q r} regular 20@1
-   0.754112s  q    state recover>operational ring installed
-   0.754197s  r    delivered 5 in 16@2 from 0.600067s to 0.600282s: 5 of q
-   0.754197s  r    installs [q r] transitional 18@2
-   0.754197s  r    installs {p q r} regular 20@1
-   0.754197s  r    state recover>operational ring installed
+   0.751259s  q    branch idle rings meet
+   0.751259s  q    state operational>gather foreign message
+   0.751282s  r    branch idle rings meet
+   0.751282s  r    state operational>gather foreign message
+   0.751343s  p    state operational>gather join
+   0.751357s  p    state gather>commit consensus
+   0.751431s  q    state gather>commit consensus
+   0.751508s  r    state gather>commit consensus
+   0.752925s  p    state commit>recover commit token
+   0.753353s  q    state commit>recover commit token
+   0.753450s  r    state commit>recover commit token
+   0.753775s  p    branch promise given
+   0.753859s  q    branch promise given
+   0.753935s  r    branch promise given
+   0.754007s  p    installs [p] transitional 18@1
+   0.754007s  p    installs {p q r} regular 20@1
+   0.754007s  p    state recover>operational ring installed
+   0.754095s  q    delivered 5 in 16@2 from 0.600000s to 0.600133s: 5 of q
+   0.754095s  q    installs [q r] transitional 18@2
+   0.754095s  q    installs {p q r} regular 20@1
+   0.754095s  q    state recover>operational ring installed
+   0.754179s  r    delivered 5 in 16@2 from 0.600067s to 0.600245s: 5 of q
+   0.754179s  r    installs [q r] transitional 18@2
+   0.754179s  r    installs {p q r} regular 20@1
+   0.754179s  r    state recover>operational ring installed

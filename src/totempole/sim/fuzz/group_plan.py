@@ -18,7 +18,6 @@ from totempole.sim.fuzz.circumstances import SLOW_LAN
 from totempole.sim.fuzz.plan import CALM_US, FIRST_FAULT_US, MS, Planner, S
 from totempole.sim.fuzz.profiles import ALL, Profile
 from totempole.sim.script import (
-    Action,
     Ambush,
     Heal,
     JoinGroup,
@@ -29,7 +28,6 @@ from totempole.sim.script import (
     ProcessAction,
     QuitGroup,
     Scenario,
-    SetCondition,
     Setting,
     When,
 )
@@ -64,13 +62,6 @@ def group_plan(seed: int, profile: Profile = ALL) -> Scenario:
     return GroupPlanner(seed, profile).scenario()
 
 
-def undamaged(action: Action) -> Action:
-    """Without a seal nobody can tell damaged contents from true ones; only these runs look at contents."""
-    if isinstance(action, SetCondition):
-        return replace(action, condition=replace(action.condition, corrupt=0.0))
-    return action
-
-
 class GroupPlanner(Planner):
     PURPOSE = "groups"
     NAME = "groups"
@@ -93,11 +84,7 @@ class GroupPlanner(Planner):
             self._large_max = LARGE_BYTES_MAX_ON_LAN
 
     def scenario(self) -> Scenario:
-        scenario = super().scenario()
-        steps = scenario.steps
-        if not scenario.sealed:
-            steps = tuple(replace(step, action=undamaged(step.action)) for step in steps)
-        return replace(scenario, groups=self._group_config(), steps=steps)
+        return replace(super().scenario(), groups=self._group_config())
 
     def _settings(self) -> tuple[Setting, ...]:
         return (*super()._settings(), Setting("packet_bytes_max", self._packet_bytes))

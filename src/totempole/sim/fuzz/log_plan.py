@@ -15,7 +15,6 @@ from totempole.corel.quorum import DYNAMIC, MAJORITY
 from totempole.groups import GroupConfig
 from totempole.sim.fuzz import injectors
 from totempole.sim.fuzz.circumstances import SEVERED
-from totempole.sim.fuzz.group_plan import undamaged
 from totempole.sim.fuzz.plan import CALM_US, FIRST_FAULT_US, MS, Planner, S
 from totempole.sim.fuzz.profiles import ALL, Profile
 from totempole.sim.script import (
@@ -91,11 +90,7 @@ class LogPlanner(Planner):
         """When all append and read for the last time: earlier on rings that pass on little."""
 
     def scenario(self) -> Scenario:
-        scenario = super().scenario()
-        steps = scenario.steps
-        if not scenario.sealed:
-            steps = tuple(replace(step, action=undamaged(step.action)) for step in steps)
-        return replace(scenario, groups=GroupConfig(), log=self._log_config(), steps=steps)
+        return replace(super().scenario(), groups=GroupConfig(), log=self._log_config())
 
     def _settings(self) -> tuple[Setting, ...]:
         settings = super()._settings()

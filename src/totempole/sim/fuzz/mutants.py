@@ -44,7 +44,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "Ring.release",
         "stop = min(self.safe_up_to, self.delivered)",
         "stop = self.delivered",
-        4,
+        12,
     ),
     Mutant(
         "nothing asked for again",
@@ -125,8 +125,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "an outsider's fail set believed",
         "Gathering._believable_failures",
-        "return join.fail_set if join.sender in self._memb else join.fail_set - self._memb",
-        "return join.fail_set",
+        "join.fail_set - self._memb",
+        "join.fail_set",
         3,
     ),
     Mutant(
@@ -447,9 +447,9 @@ STAGED: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a dead link found anew in every rotation",
-        "TokenHolder.take",
-        "self._relay.came_round()",
-        "self._relay.link_works()",
+        "Relay.came_round",
+        "self.through, self.shown = (self.shown, NO_PROCESSOR)",
+        "self.through = self.shown = NO_PROCESSOR",
     ),
     Mutant(
         "a Join said once",

@@ -110,6 +110,12 @@ NETWORK_STAGED: tuple[Mutant, ...] = (
         "pass",
     ),
     _networks(
+        "relapses forgotten by those that start anew",
+        "Networks._learn_relapses",
+        "self._relapses[number] = max(self._relapses[number], count)",
+        "pass",
+    ),
+    _networks(
         "drained networks forgotten with the configuration",
         "Service._begin",
         "if drained >> number & 1:",
@@ -174,9 +180,9 @@ NETWORK_BY_HAND: tuple[tuple[Mutant, str], ...] = (
     (
         _rrp(
             "the last byte of a striped message never sent",
-            "stripes",
-            "bounds.append(total * sum_ // whole)",
-            "bounds.append((total - 1) * sum_ // whole)",
+            "_stripes",
+            "bounds.append((total * sum_ // whole + unit // 2) // unit * unit)",
+            "bounds.append(((total - 1) * sum_ // whole + unit // 2) // unit * unit)",
         ),
         "test_stripes_carry_every_byte_on_as_many_networks_as_there_are_copies",
     ),
@@ -247,7 +253,7 @@ NETWORK_BY_HAND: tuple[tuple[Mutant, str], ...] = (
         _rrp(
             "the skew between copies not learned",
             "TokenGate.copy",
-            "self._skew_us = max(self._skew_us, now_us - self._first_us)",
+            "self._learn(network, self._number, now_us - self._began_us[-1])",
             "pass",
         ),
         "test_p3_the_timer_follows_the_skew_and_stays_below_what_the_ring_bears",

@@ -53,7 +53,7 @@ UNBROKEN_FROM_US = 2 * S
 LAST_FAULT_US = 8 * S
 LAST_END_US = 14 * S
 """The last fault stays for so long that even an idle ring must have named it."""
-ALARM_US = 2 * S
+ALARM_US = 1_400 * MS
 """Within so long: a node's hellos are 3.5 times slower, and it has 5 s."""
 
 DELAYS_US = ((100, 150), (200, 350), (300, 500), (400, 800))

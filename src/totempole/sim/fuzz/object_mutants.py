@@ -77,7 +77,7 @@ OBJECT_MUTANTS: tuple[Mutant, ...] = (
         "ClientTable.of_rows",
         "table.watermark = rows.watermark",
         "pass",
-        2,
+        29,
     ),
     _objects(
         "a snapshot one position ahead",

@@ -91,8 +91,12 @@ def _judged(silver: Silver, first: DataFrame) -> DataFrame:
 
 
 def justified_expulsion(silver: Silver) -> Iterable[DataFrame]:
-    """The one that is blamed lacked the message after the aru when the token last left the blamer."""
-    there = silver.on_rings.select("run", "ring", F.col("node").alias("origin"), "life")
+    """The one that is blamed lacked the message after the aru when the token last left the blamer; or it has
+    left, and acknowledged nothing more."""
+    lives = silver.lives.select("run", "node", "life", "last_at", "end")
+    there = silver.on_rings.join(lives, ["run", "node", "life"]).select(
+        "run", "ring", F.col("node").alias("origin"), "life", "last_at", "end"
+    )
     nodes = silver.nodes.select("run", F.col("node").alias("origin"), F.lit(True).alias("known"))
     receipts = silver.receipts.select(
         "run", "ring", F.col("node").alias("origin"), (F.col("seq") - 1).alias("seq"), "receipt"
@@ -115,7 +119,8 @@ def justified_expulsion(silver: Silver) -> Iterable[DataFrame]:
     )
     wrong = F.coalesce(F.expr("origin = node or (life is null and known and complete)"), F.lit(False))
     left_us = F.col("at_us") - F.col("count") - F.floor(F.col("count") / CLOCK_PART)
-    late = F.coalesce(F.col("same_clock") & (F.col("receipt.at_us") < left_us), F.lit(False))
+    has_left = F.coalesce(F.expr("end = 'leave' and last_at <= at_us"), F.lit(False))
+    late = F.coalesce(F.col("same_clock") & (F.col("receipt.at_us") < left_us), F.lit(False)) & ~has_left
     yield failing(
         blames,
         (wrong, finding(True, no_member, evidence("row"), F.array("node", "origin"))),

@@ -46,6 +46,10 @@ class RunFigures:
         """Whether tokens, retransmissions and drops would be in the trace."""
         return bool(self.totals["level"] == "protocol")
 
+    def name(self, node: int) -> str:
+        """As a scenario names the processor, or its number."""
+        return next((row["name"] for row in self.rows("lives", node=node) if row.get("name")), str(node))
+
     def rows(self, table: str, **wanted: Any) -> list[Record]:
         """Those with the wanted values."""
         rows = self.tables.get(table, ())

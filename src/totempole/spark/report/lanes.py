@@ -165,7 +165,7 @@ class _Lanes:
         start, end = self._span(row)
         room = (end - start) / self._length_s / LETTER
         names = (
-            members_text(row["members"], self._installed[row["configuration"]]),
+            members_text(row["members"], self._installed[row["configuration"]], self._figures.name),
             f"{{{len(row['members'])}}}",
         )
         fitting = next((name for name in names if len(name) + 1 <= room), "")
@@ -204,7 +204,8 @@ class _Lanes:
 
     def _frame(self) -> None:
         seen = {row["node"] for row in self._figures.rows("lives")}
-        names = [str(node) if node in seen else f"{node}: no trace" for node in self._lane]
+        name = self._figures.name
+        names = [name(node) if node in seen else f"{name(node)}: no trace" for node in self._lane]
         self._axes.set_yticks([place + BOX_LOW + BOX_HIGH / 2 for place in self._lane.values()], names)
         self._axes.tick_params(axis="y", length=0)
         self._axes.set_ylim(0, len(self._lane))

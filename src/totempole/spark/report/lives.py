@@ -6,6 +6,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from totempole.spark.report.bins import bin_us
+from totempole.spark.report.timeline import told
 from totempole.trace.schema import CHECKED_KINDS, DELIVERY_KINDS, PROTOCOL_KINDS
 
 LEVELS = ("delivery", "checked", "protocol")
@@ -38,6 +39,7 @@ def lives(events: DataFrame) -> DataFrame:
         _total("fault").alias("faults"),
         _total("group_deliver").alias("group_delivered"),
         F.max(_level()).alias("level"),
+        F.max(F.when(F.col("kind") == "restart", told())).alias("name"),
     )
 
 

@@ -61,7 +61,7 @@ def node_table(figures: RunFigures) -> str:
 def _node_line(figures: RunFigures, node: int) -> list[str]:
     lives = figures.rows("lives", node=node)
     if not lives:
-        return [str(node), "no trace", *[NOTHING] * (len(NODE_COLUMNS) - 2)]
+        return [escape(figures.name(node)), "no trace", *[NOTHING] * (len(NODE_COLUMNS) - 2)]
     alive = [life for life in lives if life["last_us"] is not None]
     total = {
         name: sum(life[name] for life in lives)
@@ -69,7 +69,7 @@ def _node_line(figures: RunFigures, node: int) -> list[str]:
     }
     lasted_us = sum(life["last_us"] - life["first_us"] for life in alive)
     return [
-        str(node),
+        escape(figures.name(node)),
         str(len(alive)),
         f"{total['submitted']:,}",
         f"{total['delivered']:,}",

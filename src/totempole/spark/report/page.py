@@ -189,7 +189,11 @@ def _ring(figures: RunFigures) -> str:
             "Between two visits to a node: median, shaded to the 99th percentile. An idle token rests.",
             plots.rotation_over_time(figures),
         ),
-        ("Token rotation by percentile.", "By node.", plots.rotation_percentiles(figures)),
+        (
+            "Token rotation by percentile.",
+            "By node; lines that agree lie within one another.",
+            plots.rotation_percentiles(figures),
+        ),
         (
             "Time to re-form a ring.",
             "From leaving the Operational state until the next ring is installed; a dot for each node.",

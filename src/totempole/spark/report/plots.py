@@ -87,7 +87,7 @@ def throughput(figures: RunFigures, column: str) -> Plot:
     found = by(figures.rows("throughput"), "node")
     if not found:
         return Words(NO_DELIVERY)
-    lines = [(str(node), shapes.filled(figures, mine, column)) for node, mine in found]
+    lines = [(figures.name(node), shapes.filled(figures, mine, column)) for node, mine in found]
     with rc_context(STYLE):
         figure, axes = small()
         if len(lines) <= NODES_DRAWN:
@@ -163,7 +163,10 @@ def rotation_percentiles(figures: RunFigures) -> Plot:
     with rc_context(STYLE):
         figure, axes = small()
         for place, (node, mine) in enumerate(nodes):
-            look = {"colour": PALETTE[place], "label": str(node)} if few else {"colour": FAINT, "alpha": 0.5}
+            look: dict[str, Any] = {"colour": FAINT, "alpha": 0.5}
+            if few:
+                width = shapes.width_of(place, len(nodes))
+                look = {"colour": PALETTE[place], "lw": width, "label": figures.name(node)}
             shapes.curve(axes, mine, "rotation_us", **look)
         if not few:
             everyone = [row for row in rows if not row["node"]]

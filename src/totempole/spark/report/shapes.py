@@ -135,15 +135,20 @@ def band(axes: Axes, figures: RunFigures, rows: Sequence[Record], colour: str, n
 def curve(axes: Axes, rows: Sequence[Record], column: str, colour: str, **look: Any) -> None:
     """Over the percentiles."""
     values = [_clear(row[column]) for row in rows]
-    axes.plot([odds(row["percentile"]) for row in rows], values, color=colour, lw=1.5, **look)
+    axes.plot([odds(row["percentile"]) for row in rows], values, color=colour, **({"lw": 1.5} | look))
 
 
 def lines(axes: Axes, figures: RunFigures, named: Sequence[tuple[str, Sequence[float]]]) -> None:
-    """A line for each name. Where they run on one another the lower ones show at the sides."""
+    """A line for each name."""
     for place, (name, line) in enumerate(named):
-        width = 1.0 + 0.9 * (len(named) - 1 - place)
+        width = width_of(place, len(named))
         times, values = steps(figures, line)
         axes.step(times, values, where="post", lw=width, color=PALETTE[place], label=name)
+
+
+def width_of(place: int, count: int) -> float:
+    """Of one line of several. Where they run on one another the lower ones show at the sides."""
+    return 1.0 + 0.9 * (count - 1 - place)
 
 
 def spread(axes: Axes, figures: RunFigures, of_nodes: Sequence[Sequence[float]]) -> None:

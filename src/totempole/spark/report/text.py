@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 _TIMES = ((1_000_000.0, "s"), (1_000.0, "ms"), (1.0, "µs"))
 _THOUSANDS = ((1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
@@ -31,9 +31,9 @@ def bytes_text(number: float) -> str:
     return f"{_digits(number / size)} {unit}"
 
 
-def members_text(members: Sequence[int], installed: frozenset[int]) -> str:
+def members_text(members: Sequence[int], installed: frozenset[int], name: Callable[[int], str] = str) -> str:
     """`{1 2 3}`, and `{(1) 2 3}` when 1 did not install it (figure 4.16)."""
-    names = [str(me) if me in installed else f"({me})" for me in members]
+    names = [name(me) if me in installed else f"({name(me)})" for me in members]
     if len(members) > MEMBERS_NAMED:
         run_on = members[-1] - members[0] == len(members) - 1
         names = [names[0], "..", names[-1]] if run_on else [f"{len(members)} members"]

@@ -115,11 +115,11 @@ def marks(events: DataFrame) -> DataFrame:
         events.where(F.col("kind").isin(*kinds) & ~a_packet)
         .withColumn("number", number)
         .where((F.col("kind") != "restart") | (F.col("number") > 1))
-        .select("run", "node", "incarnation", "step", "at_us", "kind", _told().alias("told"))
+        .select("run", "node", "incarnation", "step", "at_us", "kind", told().alias("told"))
     )
 
 
-def _told() -> Column:
+def told() -> Column:
     """As `trace.told` has it."""
     return F.trim(F.concat_ws(" ", "reason", "detail"))
 
