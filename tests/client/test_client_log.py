@@ -21,6 +21,7 @@ from totempole.errors import SessionError
 ALONE = LogConfig(replicas=(1,))
 MINORITY = LogConfig(replicas=(1, 2, 3), red_bytes_max=65_536)
 LIMIT_S = 30.0
+MIB = 1 << 20
 
 Test = Callable[[Daemon, totempole.Log], Awaitable[None]]
 
@@ -278,6 +279,28 @@ def two(tmp_path: Path) -> Iterator[tuple[Daemon, Daemon]]:
         place.mkdir()
     with daemon(places[0], log=ALONE) as first, daemon(places[1], log=ALONE) as second:
         yield first, second
+
+
+def test_who_appends_before_it_takes_its_events_comes_back_first(tmp_path: Path) -> None:
+    """It stays away while it has many events to take, unless it waits for the daemon."""
+
+    async def run() -> None:
+        async with (
+            totempole.connect(it.path, reconnect=QUICK) as slow,
+            slow.join("g"),
+            slow.log("a") as log,
+        ):
+            before = slow.process
+            async with totempole.connect(it.path) as other:
+                await other.multicast_many("g", [b"x" * 50_000] * 400)
+                await asyncio.to_thread(it.wait_for, lambda status: "too slow" in it.reasons())
+            assert await log.append(b"a", key="a") == 0
+            assert slow.process != before
+            async with asyncio.timeout(LIMIT_S):
+                assert await log.append_many([b"b", b"c"], ["b", "c"]) == [1, 2]
+
+    with daemon(tmp_path, log=ALONE, client_receive_bytes_max=MIB, memory_bytes_max=256 * MIB) as it:
+        asyncio.run(asyncio.wait_for(run(), LIMIT_S))
 
 
 def test_of_several_daemons_the_first_that_answers_is_used(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ import logging
 import random
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -145,6 +145,8 @@ class Session:
         self._large_turn = asyncio.Lock()
         self._news: set[asyncio.Future[None]] = set()
         """Those who wait for credit, or for a connection."""
+        self._room: asyncio.Future[None] | None = None
+        """Coming back waits for the program to take events."""
         self._flushing = False
         self._filling: Sent | None = None
         """The frame that was last added to,"""
@@ -315,9 +317,12 @@ class Session:
                 return
 
     async def _room_for_events(self) -> None:
-        """A program that fell behind would only fall behind again: it takes what it has first."""
-        while self._protocol.inbox.meter.bytes > RECEIVED_BYTES_MAX // 2:
-            await self._wait_for_news()
+        """A program that fell behind would only fall behind again: it takes what it has first. While it waits
+        for the daemon, it may take nothing."""
+        assert self._loop is not None
+        while self._protocol.inbox.meter.bytes > RECEIVED_BYTES_MAX // 2 and not self._waits:
+            self._room = self._loop.create_future()
+            await self._room
 
     # Input
 
@@ -386,8 +391,21 @@ class Session:
         if link is not None:
             held = self._protocol.inbox.meter.bytes
             low = RECEIVED_BYTES_MAX // 2 if link.reading_paused else RECEIVED_BYTES_MAX
-            waits = self._waiting or self._protocol.asking or self._closing
-            link.read(held <= low or (bool(waits) and held <= WAITING_BYTES_MAX))
+            waits = self._waits or self._closing
+            link.read(held <= low or (waits and held <= WAITING_BYTES_MAX))
+
+    @property
+    def _waits(self) -> bool:
+        """Whether the program waits for something that the daemon sends, perhaps behind events."""
+        return bool(self._waiting or self._protocol.asking)
+
+    def _go_on(self) -> None:
+        """The program waits for the daemon, or has taken an event: reads on, or comes back."""
+        if self._link is not None:
+            if self._link.reading_paused:
+                self._read_on()
+        elif self._room is not None and not self._room.done():
+            self._room.set_result(None)
 
     def writable(self) -> None:
         self._tell()
@@ -413,17 +431,8 @@ class Session:
             assert self._loop is not None
             self._loop.call_soon(self.flush)
 
-    async def _wait_for_news(self) -> None:
-        """Credit, a connection, or the end. Who waits for it here is a reason to read on."""
-        self._waiting += 1
-        self._read_on()
-        try:
-            await self.news()
-        finally:
-            self._waiting -= 1
-            self._read_on()
-
     async def news(self) -> None:
+        """Credit, a connection, or the end."""
         assert self._loop is not None
         future: asyncio.Future[None] = self._loop.create_future()
         self._news.add(future)
@@ -529,7 +538,7 @@ class Session:
                     run.next += 1
                     continue
                 self.flush()
-                await self._wait_for_news()
+                await self.awaiting(self.news())
                 await self._connected()
                 sending.check(to, run.longest)
 
@@ -537,7 +546,7 @@ class Session:
         """Waits until there is a daemon."""
         self._check_open()
         while self._protocol.phase is not Phase.OPEN:
-            await self._wait_for_news()
+            await self.awaiting(self.news())
             self._check_open()
 
     async def _multicast_large(self, to: Target, payload: bytes) -> Sent:
@@ -563,7 +572,7 @@ class Session:
     async def _send_parts(self, link: Link, parts: list[tuple[Payload, ...]]) -> bool:
         for part in parts:
             while link is self._link and (link.writing_paused or link.closing):
-                await self._wait_for_news()
+                await self.awaiting(self.news())
             if link is not self._link:
                 return False
             self.flush()
@@ -713,11 +722,10 @@ class Session:
         self._protocol.feeds.close(feeding)
         self.flush()
 
-    async def awaiting(self, waiter: asyncio.Future[None]) -> None:
-        """Waits for what the daemon sends behind events: a reason to read on."""
+    async def awaiting(self, waiter: Awaitable[None]) -> None:
+        """Waits for what the daemon sends, perhaps behind events: a reason to read on, and to come back."""
         self._waiting += 1
-        if self._link is not None and self._link.reading_paused:
-            self._read_on()
+        self._go_on()
         try:
             await waiter
         finally:
@@ -746,8 +754,7 @@ class Session:
     async def _answer_to(self, ticket: int) -> Any:
         assert self._loop is not None
         future = self._answers[ticket] = self._loop.create_future()
-        if self._link is not None and self._link.reading_paused:
-            self._read_on()
+        self._go_on()
         try:
             return await future
         finally:
@@ -805,8 +812,7 @@ class Session:
         if not self._flushing:
             self._flush_soon()
         future = self._answers[ticket] = self._loop.create_future()
-        if self._link is not None and self._link.reading_paused:
-            self._read_on()
+        self._go_on()
         try:
             if timeout is None:
                 return await future
@@ -846,8 +852,7 @@ class Session:
                     raise stream.error or StopAsyncIteration
                 await self._wait_for_event(stream)
                 continue
-            if self._link is None or self._link.reading_paused:
-                self._taken()
+            self._go_on()
             event = item.event
             if isinstance(event, StateAsked):
                 await self._donor.give(stream, item, event)
@@ -855,12 +860,6 @@ class Session:
                 raise event
             else:
                 return event  # type: ignore[return-value]  # a Transfer is a State by now
-
-    def _taken(self) -> None:
-        """There is more room: reads on, or connects again."""
-        self._read_on()
-        if self._link is None and self._news:
-            self._tell()
 
     async def _wait_for_event(self, stream: Stream) -> None:
         assert self._loop is not None
