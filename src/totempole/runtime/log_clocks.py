@@ -32,8 +32,8 @@ class Clocks:
     def compare(
         self, me: ProcessorId, times: Mapping[ProcessorId, int], order_us: int, now_us: int
     ) -> list[LogAlarm]:
-        """`times`: of runs that have come since the last time, by origin. `order_us`: the order's time.
-        `now_us`: of this host's clock."""
+        """`times`: by origin, of the last run that has come since the last comparison. `order_us`: the
+        order's time. `now_us`: of this host's clock."""
         alarms = []
         for who, time_us in sorted(times.items()):
             ahead_us = time_us - now_us
