@@ -135,7 +135,7 @@ def test_the_addresses_of_compose_agree(compose: Any) -> None:
     (subnet,) = (
         ipaddress.ip_network(each["subnet"]) for each in compose["networks"]["ring"]["ipam"]["config"]
     )
-    found = set()
+    found, disks = set(), set()
     for name, service in compose["services"].items():
         assert service["build"]["dockerfile"] == "packaging/container/Containerfile"
         if name.startswith("node-"):
@@ -148,10 +148,16 @@ def test_the_addresses_of_compose_agree(compose: Any) -> None:
             assert [peer.address for peer in config.network.peers if peer.processor == config.processor] == [
                 address
             ]
-            assert service["configs"][0]["target"] in service["command"]
-            assert f":{config.security.key_file.parent}:ro" in service["volumes"][0]  # type: ignore[union-attr]
+            key, settings, disk = (each.split(":") for each in service["volumes"])
+            assert key[1:] == [str(config.security.key_file.parent), "ro"]  # type: ignore[union-attr]
+            assert (CONTAINER / settings[0]).is_file()
+            assert settings[1] in service["command"]
+            assert config.directory.is_relative_to(disk[1])
+            assert {key[0], disk[0]} <= compose["volumes"].keys()
+            disks.add(disk[0])
             found.add((config.processor, config.expectation))
     assert [processor for processor, _ in sorted(found)] == [1, 2, 3]
+    assert len(disks) == 3
     assert len({expectation for _, expectation in found}) == 1
 
 
