@@ -127,6 +127,13 @@ def test_one_that_was_killed_comes_back_from_its_disk(start: Start) -> None:
     assert incarnation(again) == first + 1
 
 
+def wait_for_rotations(*processes: Process) -> None:
+    """The token that each of them sends from now on comes back to it."""
+    for process in processes:
+        tokens = process.status()["totals"]["tokens"]
+        wait_until(lambda process=process, tokens=tokens: process.status()["totals"]["tokens"] > tokens + 1)
+
+
 @pytest.mark.nodes
 def test_keys_change_by_sighup_while_the_ring_goes_on(start: Start, tmp_path: Path) -> None:
     one, two = start(1), start(2)
@@ -137,6 +144,7 @@ def test_keys_change_by_sighup_while_the_ring_goes_on(start: Start, tmp_path: Pa
         for process in (one, two):
             process.signal(signal.SIGHUP)
             wait_until(lambda process=process, ids=ids: process.status().get("key_ids") == ids)
+        wait_for_rotations(one, two)  # what was sealed before must have reached everyone (docs/security.md)
     for process in (one, two):
         assert process.status()["ring"] == ring
         assert process.status()["dropped"] == {}
