@@ -70,7 +70,7 @@ GROUP_MUTANTS: tuple[Mutant, ...] = (
         "Membership.install",
         "self._lineage = self._lineage or frozenset((self._me,))\n    self._parts.clear()",
         "self._lineage = self._lineage or frozenset((self._me,))",
-        7,
+        4,
     ),
     _mutant(
         "those of the last configuration alone count as come along",
