@@ -113,6 +113,7 @@ INTERNAL = {
             "awaiting",
             "end_feed",
             "flush",
+            "go_on",
             "log_reconnect",
             "log_services",
             "lost",

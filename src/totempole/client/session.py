@@ -399,8 +399,8 @@ class Session:
         """Whether the program waits for something that the daemon sends, perhaps behind events."""
         return bool(self._waiting or self._protocol.asking)
 
-    def _go_on(self) -> None:
-        """The program waits for the daemon, or has taken an event: reads on, or comes back."""
+    def go_on(self) -> None:
+        """The program waits for the daemon, or has fewer events to take: reads on, or comes back."""
         if self._link is not None:
             if self._link.reading_paused:
                 self._read_on()
@@ -446,7 +446,7 @@ class Session:
         assert self._loop is not None
         self.flush()
         future = self._answers[request] = self._loop.create_future()
-        self._read_on()
+        self.go_on()
         self._tell()  # it may be answered already
         try:
             return await future
@@ -633,6 +633,7 @@ class Session:
             return
         request = self._protocol.leave(group)
         self._tell()
+        self.go_on()
         if request is not None:
             with suppress(SessionError):
                 await self._answer(request)
@@ -642,6 +643,7 @@ class Session:
         self._protocol.leave(group, error)
         self._tell()
         self.flush()
+        self.go_on()
 
     def _iterate(self, group: str, stream: Stream) -> None:
         if self._protocol.is_in(group, stream):
@@ -722,12 +724,12 @@ class Session:
         self._protocol.feeds.close(feeding)
         self.flush()
 
-    async def awaiting(self, waiter: Awaitable[None]) -> None:
+    async def awaiting(self, waiter: Awaitable[T]) -> T:
         """Waits for what the daemon sends, perhaps behind events: a reason to read on, and to come back."""
         self._waiting += 1
-        self._go_on()
+        self.go_on()
         try:
-            await waiter
+            return await waiter
         finally:
             self._waiting -= 1
             self._read_on()
@@ -754,7 +756,7 @@ class Session:
     async def _answer_to(self, ticket: int) -> Any:
         assert self._loop is not None
         future = self._answers[ticket] = self._loop.create_future()
-        self._go_on()
+        self.go_on()
         try:
             return await future
         finally:
@@ -812,7 +814,7 @@ class Session:
         if not self._flushing:
             self._flush_soon()
         future = self._answers[ticket] = self._loop.create_future()
-        self._go_on()
+        self.go_on()
         try:
             if timeout is None:
                 return await future
@@ -852,7 +854,7 @@ class Session:
                     raise stream.error or StopAsyncIteration
                 await self._wait_for_event(stream)
                 continue
-            self._go_on()
+            self.go_on()
             event = item.event
             if isinstance(event, StateAsked):
                 await self._donor.give(stream, item, event)
@@ -992,7 +994,7 @@ class SessionEvents(AsyncIterator[Event]):
         if inbox.whole is self._stream:
             inbox.close_whole()
             self._session._tell()
-            self._session._read_on()
+            self._session.go_on()
 
 
 class Donor:

@@ -230,7 +230,7 @@ class Replica(ReplicaBase[T]):
             waiter = running.loop.create_future()
             pending = running.hosting.host.when_applied(receipt, waiter)
             running.turn_soon()
-            await running.wait(pending, waiter, self._timeout)
+            await running.session.awaiting(running.wait(pending, waiter, self._timeout))
             if pending.error is not None:
                 raise pending.error
         else:
@@ -257,10 +257,11 @@ class CallReceipt(ReceiptBase, Generic[R]):
         if self.outcome is not None:
             return
         running = self._running
+        awaiting = running.session.awaiting  # the record comes behind events of groups
         if self.pending is None:
-            self.outcome = await running.search(self, timeout)
+            self.outcome = await awaiting(running.search(self, timeout))
         else:
-            await running.wait_again(self.pending, timeout, self)
+            await awaiting(running.wait_again(self.pending, timeout, self))
             self.outcome = self.pending.outcome
 
 
@@ -378,6 +379,7 @@ class _Running(Generic[T]):
             self._reopening = self.session.start(self._follow_again())
         if hosting.send():
             self.session.flush()
+            self.session.go_on()  # the answers come behind events of groups
         self._deliver()
         ready = self._ready
         if hosting.error is not None and ready is not None and not ready.done():
