@@ -90,7 +90,7 @@ def test_who_gives_up_a_group_whose_events_it_has_not_taken_comes_back(tmp_path:
         async with it.join("h") as h, it.join("g"):
             assert isinstance(await anext(h), View)
             await stays_away(it)
-            it.abandon("g")
+            it.receiving.abandon("g")
             assert isinstance(await anext(h), Reconnected)
 
     played(tmp_path / "s", program, send_much_and_hang_up, greet_again)
@@ -132,7 +132,7 @@ def test_a_session_reads_on_when_a_group_was_given_up_whose_events_nobody_took(t
             assert isinstance(await anext(h), View)
             while it.protocol.inbox.meter.bytes <= RECEIVED_BYTES_MAX:
                 await asyncio.sleep(0.001)
-            it.abandon("g")
+            it.receiving.abandon("g")
             assert isinstance(await anext(h), Messages)
 
     played(tmp_path / "s", program, send_much)

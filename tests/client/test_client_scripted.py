@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from scripted_daemon import CREDIT, ME, OTHER, Door, Script, ScriptedDaemon, asked, messages, view
 
-from totempole.client import blocking, session
+from totempole.client import blocking, connection
 from totempole.client.endpoint import Reconnect
 from totempole.client.events import Messages, Reconnected, View
 from totempole.client.session import Session, connect
@@ -168,7 +168,7 @@ def test_the_end_of_the_daemon_is_the_end_of_a_session_over_a_socket(run: Any) -
 def test_a_daemon_that_does_not_answer_the_farewell_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(session, "ANSWER_S_MAX", 0.05)
+    monkeypatch.setattr(connection, "ANSWER_S_MAX", 0.05)
     monkeypatch.setattr(blocking, "ANSWER_S_MAX", 0.05)
 
     async def main() -> None:
