@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from scripted_daemon import OTHER, Door, ScriptedDaemon, messages, view
+from scripted_daemon import OTHER, Door, ScriptedDaemon, messages, view, welcome
 
 import totempole
+from totempole.client import endpoint
 from totempole.client.endpoint import Reconnect
 from totempole.client.events import Messages, Reconnected, View
 from totempole.client.protocol import RECEIVED_BYTES_MAX, Phase
 from totempole.client.session import Session, connect
 from totempole.objects import Counter
-from totempole.session import Bye, Done, Ended, Join, Leave
+from totempole.session import Bye, Done, Ended, Hello, Join, Leave
 from totempole.testing import Cluster, cluster
 from totempole.testing import run as simulate
 
@@ -49,6 +51,11 @@ def send_much_and_hang_up(daemon: ScriptedDaemon) -> None:
     for number in range(2):
         daemon.let_join(1 + number)
     daemon.say(*(messages(10 + number, MESSAGE) for number in range(HELD)))
+
+
+def greet_and_hang_up(daemon: ScriptedDaemon) -> None:
+    daemon.greet()
+    daemon.let_join(1)
 
 
 def greet_again(daemon: ScriptedDaemon) -> None:
@@ -136,6 +143,32 @@ def test_a_session_reads_on_when_a_group_was_given_up_whose_events_nobody_took(t
             assert isinstance(await anext(h), Messages)
 
     played(tmp_path / "s", program, send_much)
+
+
+def test_an_answer_that_came_while_the_program_was_busy_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loop finds the daemon's welcome and the end of the time for it in one turn."""
+    monkeypatch.setattr(endpoint, "ANSWER_S_MAX", 0.5)
+
+    def late(daemon: ScriptedDaemon) -> None:
+        daemon.hear(Hello)
+        time.sleep(0.1)
+        daemon.say(welcome(OTHER))
+        serve(daemon)
+
+    async def main() -> None:
+        async with connect(door.path, reconnect=QUICK) as it, it.join("h") as h:
+            assert isinstance(await anext(h), View)
+            asyncio.get_running_loop().call_later(0.05, time.sleep, 1.5)
+            before = it.process
+            event = await anext(h)
+            assert isinstance(event, Reconnected)
+            assert (event.before, event.process, it.process) == (before, OTHER, OTHER)
+            assert isinstance(await anext(h), View)
+
+    with Door(tmp_path / "s", greet_and_hang_up, late) as door:
+        asyncio.run(main())
 
 
 @pytest.mark.parametrize("asks", ["call", "read", "after"])

@@ -158,15 +158,21 @@ class Connection:
                 self.protocol.connect(link.offer())
                 self.flush()
                 await link.welcomed
-            if self._attempts is not None:
-                self._attempts.opened(self.loop.time())
+        except TimeoutError:
+            # A loop that was busy may find the welcome and the end of the time for it in one turn.
+            if not link.is_welcome:
+                self._give_up(link)
+                text = f"no daemon at {self._endpoints.name}: no answer within {ANSWER_S_MAX:g} s"
+                raise SessionError(text) from None
         except BaseException as error:
-            link.abort()
-            self.link = None
-            if isinstance(error, TimeoutError):
-                where = self._endpoints.name
-                error = SessionError(f"no daemon at {where}: no answer within {ANSWER_S_MAX:g} s")
+            self._give_up(link)
             raise error from None
+        if self._attempts is not None:
+            self._attempts.opened(self.loop.time())
+
+    def _give_up(self, link: Link) -> None:
+        link.abort()
+        self.link = None
 
     # Losing it, and coming back
 
