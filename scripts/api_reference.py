@@ -108,23 +108,15 @@ BLOCKING = ("connect", "Node", "Session", "Group")
 INTERNAL = {
     "Session": frozenset(
         {
-            "abandon",
             "ask_log",
-            "awaiting",
             "end_feed",
             "flush",
             "log_reconnect",
             "log_services",
-            "lost",
-            "news",
             "over",
             "protocol",
-            "received",
             "reconnect",
-            "room",
-            "start",
             "wait_for_sent",
-            "writable",
         }
     ),
 }

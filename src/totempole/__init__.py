@@ -23,9 +23,10 @@ if TYPE_CHECKING:
     from totempole.client.log import Log, Receipt
     from totempole.client.log_reader import LogReader, log_reader
     from totempole.client.log_records import LogBatch, Notice, Record
+    from totempole.client.multicasting import MulticastReceipt
     from totempole.client.primary import Primary
     from totempole.client.running import run
-    from totempole.client.sending import Delivered, MulticastReceipt
+    from totempole.client.sending import Delivered
     from totempole.client.session import Group, Session, SessionEvents, connect
     from totempole.daemon.config import ClientsConfig
     from totempole.errors import (
@@ -83,7 +84,7 @@ _PLACES = {
     "LoggingConfig": "totempole.runtime.config",
     "Messages": "totempole.client.events",
     "MetricsConfig": "totempole.runtime.config",
-    "MulticastReceipt": "totempole.client.sending",
+    "MulticastReceipt": "totempole.client.multicasting",
     "NetworkChanged": "totempole.client.events",
     "NetworkConfig": "totempole.runtime.config",
     "NetworkError": "totempole.errors",

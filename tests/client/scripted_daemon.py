@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from totempole.client.protocol import Protocol
@@ -41,6 +43,8 @@ LIMITS = Limits(
     append_bytes_max=100_000,
 )
 CREDIT = 262_144
+LIMIT_S = 60.0
+VISIT_S = 10.0
 
 
 def hear(protocol: Protocol, data: bytes) -> None:
@@ -189,3 +193,39 @@ class ScriptedDaemon:
             send: Send = self.hear(Send)
             payloads += Batch(send.batch)
         return payloads
+
+
+Script = Callable[[ScriptedDaemon], None]
+
+
+class Door:
+    """Listens on a path; each visit is played by the next script."""
+
+    def __init__(self, path: Path, *scripts: Script) -> None:
+        self.path = path
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(path))
+        self._listener.listen()
+        self._listener.settimeout(VISIT_S)
+        self._scripts = scripts
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._play)
+
+    def __enter__(self) -> Door:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._thread.join(LIMIT_S)
+        self._listener.close()
+        if self._failure is not None:
+            raise self._failure
+
+    def _play(self) -> None:
+        try:
+            for script in self._scripts:
+                sock, _ = self._listener.accept()
+                with sock:
+                    script(ScriptedDaemon(sock))
+        except BaseException as failure:
+            self._failure = failure

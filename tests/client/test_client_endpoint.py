@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from totempole.client.donor import captured, pieces, pieces_async
 from totempole.client.endpoint import (
     SOCKET_DEFAULT,
     Attempts,
@@ -26,7 +27,6 @@ from totempole.client.endpoint import (
     reconnect_of,
     widen,
 )
-from totempole.client.sending import captured, pieces, pieces_async
 from totempole.errors import SessionError
 
 

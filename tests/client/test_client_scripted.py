@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scripted_daemon import CREDIT, ME, OTHER, ScriptedDaemon, asked, messages, view
+from scripted_daemon import CREDIT, ME, OTHER, Door, Script, ScriptedDaemon, asked, messages, view
 
-from totempole.client import blocking, session
+from totempole.client import blocking, connection
 from totempole.client.endpoint import Reconnect
 from totempole.client.events import Messages, Reconnected, View
 from totempole.client.session import Session, connect
@@ -37,7 +37,6 @@ from totempole.session import (
 
 LIMIT_S = 60.0
 QUICK = Reconnect(first_s=0.01, most_s=0.02, give_up_s=LIMIT_S)
-Script = Callable[[ScriptedDaemon], None]
 
 
 async def played(script: Script, program: Callable[[Session], Any]) -> None:
@@ -169,7 +168,7 @@ def test_the_end_of_the_daemon_is_the_end_of_a_session_over_a_socket(run: Any) -
 def test_a_daemon_that_does_not_answer_the_farewell_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(session, "ANSWER_S_MAX", 0.05)
+    monkeypatch.setattr(connection, "ANSWER_S_MAX", 0.05)
     monkeypatch.setattr(blocking, "ANSWER_S_MAX", 0.05)
 
     async def main() -> None:
@@ -245,39 +244,6 @@ def test_a_state_that_is_cancelled_while_it_is_made_is_made_again(run: Any) -> N
 
 
 # Losing the daemon at awkward moments
-
-
-class Door:
-    """Listens on a path; each visit is played by the next script."""
-
-    def __init__(self, path: Path, *scripts: Script) -> None:
-        self.path = path
-        self._listener = socket.socket(socket.AF_UNIX)
-        self._listener.bind(str(path))
-        self._listener.listen()
-        self._listener.settimeout(LIMIT_S)
-        self._scripts = scripts
-        self._failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._play)
-
-    def __enter__(self) -> Door:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._thread.join(LIMIT_S)
-        self._listener.close()
-        if self._failure is not None:
-            raise self._failure
-
-    def _play(self) -> None:
-        try:
-            for script in self._scripts:
-                sock, _ = self._listener.accept()
-                with sock:
-                    script(ScriptedDaemon(sock))
-        except BaseException as failure:
-            self._failure = failure
 
 
 def greet_and_hear_two(daemon: ScriptedDaemon) -> None:

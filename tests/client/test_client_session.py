@@ -452,7 +452,7 @@ def test_a_group_that_nobody_takes_from_is_named(tmp_path: Path, caplog: pytest.
             connect(it.path) as other,
         ):
             await session.multicast_many("g", [b"x" * 50_000] * 200)
-            while not session._link or not session._link.reading_paused:
+            while not session.connection.link or not session.connection.link.reading_paused:
                 await asyncio.sleep(0.001)
             waiting = asyncio.create_task(next_of(quiet, Messages))
             await other.multicast("h", b"x")
@@ -603,7 +603,7 @@ def test_a_session_comes_back_as_a_new_process_and_says_so(tmp_path: Path) -> No
             event = await next_of(g, Messages)
             await asyncio.to_thread(first.__exit__, None, None, None)
             second = daemon(tmp_path)
-            while session._link is not None:
+            while session.connection.link is not None:
                 await asyncio.sleep(0.001)
             sending = asyncio.create_task(g.multicast(b"meanwhile"))
             asking = asyncio.create_task(session.groups())

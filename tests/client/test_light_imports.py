@@ -8,6 +8,8 @@ import sys
 import pytest
 
 MODULES_BELOW = 15
+MODULES_OF_A_SESSION_BELOW = 20
+"""Also what is loaded when a session is made."""
 LIST_MODULES = "import sys; print(*sys.modules)"
 
 PROGRAMS = {
@@ -15,6 +17,7 @@ PROGRAMS = {
     "asyncio": "import totempole; totempole.connect",
     "asyncio, all public names": "from totempole import connect, Group, Messages, Reconnect, Tls, View",
 }
+A_SESSION = "import totempole; totempole.connect('/nowhere')"
 
 
 def modules_after(program: str) -> set[str]:
@@ -35,7 +38,11 @@ def test_a_program_loads_few_modules(program: str) -> None:
     assert len(ours(modules_after(program))) < MODULES_BELOW
 
 
-@pytest.mark.parametrize("program", [*PROGRAMS.values(), "import totempole; totempole.blocking"])
+def test_a_session_is_made_of_few_modules() -> None:
+    assert len(ours(modules_after(A_SESSION))) < MODULES_OF_A_SESSION_BELOW
+
+
+@pytest.mark.parametrize("program", [*PROGRAMS.values(), A_SESSION, "import totempole; totempole.blocking"])
 def test_a_program_loads_no_ring_and_no_cryptography(program: str) -> None:
     modules = modules_after(program)
     assert packages(modules) <= {"client", "errors", "groups", "session", "types"}

@@ -229,8 +229,8 @@ def test_a_lost_connection_leaves_it_unknown(tmp_path: Path) -> None:
             before = await group.multicast(b"before")
             await before.delivered()
             receipt = await group.multicast(b"lost", safe_notice=True)
-            session._link.abort()  # type: ignore[union-attr]  # before it is written
-            session.lost(session._link, OSError("cut"))  # type: ignore[arg-type]
+            session.connection.link.abort()  # type: ignore[union-attr]  # before it is written
+            session.connection.lost(session.connection.link, OSError("cut"))  # type: ignore[arg-type]
             with pytest.raises(Unknown, match="not known to be delivered: cut") as caught:
                 await receipt.delivered()
             assert caught.value.receipt is receipt
@@ -294,7 +294,7 @@ def test_a_notice_that_was_passed_over_and_a_message_that_was_are_unknown() -> N
             receipts = []
             for payload in (b"a", b"b", b"c"):
                 receipts.append(await group.multicast(payload, safe_notice=True))
-                it.flush()
+                it.connection.flush()
             with pytest.raises(Unknown, match="did not pass"):
                 await receipts[0].delivered()
             await receipts[1].delivered()
@@ -329,7 +329,7 @@ def test_who_is_not_in_the_group_any_more_does_not_wait_for_ever(how: str) -> No
         else:
             await asyncio.sleep(0)
         receipt = await it.multicast("g", b"a")
-        it.flush()
+        it.connection.flush()
         waiting = asyncio.create_task(receipt.delivered())
         if how == "left":
             await group.__aexit__(None, None, None)

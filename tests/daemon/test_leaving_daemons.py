@@ -30,7 +30,7 @@ async def take(group: totempole.Group, count: int) -> list[bytes]:
 
 async def accepted(session: totempole.Session) -> None:
     """Until the daemon has told the session that the ring has taken all it sent."""
-    while session._protocol.sending.unacknowledged:
+    while session.protocol.sending.unacknowledged:
         await asyncio.sleep(0.01)
 
 

@@ -12,6 +12,7 @@ from test_log_node import LIMIT_S, log_of
 import totempole
 from daemons import PATIENT, Cluster, cluster, wait_until
 from totempole import blocking, command
+from totempole.client.log import ask_appending
 from totempole.errors import ObjectBrokenError, SessionError
 from totempole.objects.records import Limits
 
@@ -81,7 +82,9 @@ def test_rubbish_in_the_log_of_an_object_stops_nobody(node: Cluster) -> None:
 
             async def write(rubbish: bytes) -> None:
                 log = "objects/littered"
-                await session.ask_log(lambda appending: appending.append(log, (rubbish,), (), "green"), None)
+                await ask_appending(
+                    session.connection, lambda appending: appending.append(log, (rubbish,), (), "green"), None
+                )
 
             await write(b"rubbish")
             async with session.replica(Sum, "littered") as mine:

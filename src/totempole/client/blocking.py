@@ -27,6 +27,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from totempole.client.blocking_group import BlockingReceipt, Group, SessionEvents
+from totempole.client.donor import Piece, captured, could_not_give, pieces
 from totempole.client.endpoint import (
     ANSWER_S_MAX,
     Attempts,
@@ -54,16 +55,7 @@ from totempole.client.protocol import (
     info_of,
     policy_of,
 )
-from totempole.client.sending import (
-    Piece,
-    Run,
-    Sent,
-    Target,
-    captured,
-    could_not_give,
-    pieces,
-    target_of,
-)
+from totempole.client.sending import Run, Sent, Target, target_of
 from totempole.errors import SessionError
 from totempole.groups.events import StateAsked
 from totempole.session import Groups, NetworkStatus

@@ -408,6 +408,12 @@ class Link(asyncio.BufferedProtocol):
     # The session's
 
     @property
+    def is_welcome(self) -> bool:
+        """Whether the daemon has answered the greeting."""
+        welcomed = self.welcomed
+        return welcomed.done() and not welcomed.cancelled() and welcomed.exception() is None
+
+    @property
     def closing(self) -> bool:
         """Whether it takes nothing any more. The session hears a little later that it is lost."""
         return self._transport is None or self._transport.is_closing()

@@ -21,8 +21,8 @@ from totempole.client.log_reader import LogReader
 from totempole.errors import SessionError
 
 if TYPE_CHECKING:
+    from totempole.client.connection import Connection
     from totempole.client.endpoint import Endpoint, Reconnect
-    from totempole.client.session import Session
 
 
 class Feed(FeedBase, AsyncIterator[Item]):
@@ -30,13 +30,13 @@ class Feed(FeedBase, AsyncIterator[Item]):
 
     def __init__(
         self,
-        session: Session,
+        connection: Connection,
         feeding: Feeding,
         endpoints: Callable[[], Sequence[Endpoint]],
         reconnect: Reconnect | None,
     ) -> None:
         """`endpoints`: the log services that it reads from; `reconnect`: how it comes back to them."""
-        self._session = session
+        self._connection = connection
         super().__init__(feeding)
         self._endpoints = endpoints
         self._reconnect = reconnect
@@ -64,7 +64,8 @@ class Feed(FeedBase, AsyncIterator[Item]):
 
     async def close(self) -> None:
         """Gives nothing more."""
-        self._session.end_feed(self._feeding)
+        self._connection.protocol.feeds.close(self._feeding)
+        self._connection.flush()
         reader, self._reader = self._reader, None
         if reader is not None:
             reader.cancel()
@@ -139,7 +140,7 @@ class Feed(FeedBase, AsyncIterator[Item]):
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters.add(waiter)
         try:
-            await self._session.awaiting(waiter)
+            await self._connection.awaiting(waiter)
         finally:
             self._waiters.discard(waiter)
 
@@ -147,7 +148,7 @@ class Feed(FeedBase, AsyncIterator[Item]):
 
     def _start(self) -> None:
         if self._reader is None and not self._feeding.is_over:
-            self._reader = self._session.start(self._read())
+            self._reader = self._connection.start(self._read())
 
     async def _read(self) -> None:
         feeding = self._feeding
@@ -180,7 +181,7 @@ class Feed(FeedBase, AsyncIterator[Item]):
         async with aclosing(reader.answers(reading)) as answers:
             async for answer in answers:
                 feeding.read(reading, answer, reader.log_id)
-                self._session.flush()
+                self._connection.flush()
                 if feeding.wants_reading and not feeding.has_room:
                     await self._something_to_do()
                 if not feeding.wants_reading:

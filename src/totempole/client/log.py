@@ -13,6 +13,7 @@ happen in between is a receipt's to tell.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
@@ -35,10 +36,35 @@ from totempole.session import RunPlaced
 from totempole.types import Fence
 
 if TYPE_CHECKING:
+    from totempole.client.connection import Connection
     from totempole.client.endpoint import Endpoint
     from totempole.client.log_reader import LogReader
     from totempole.client.log_records import LogBatch, Record, Start
     from totempole.client.session import Session
+
+
+async def ask_appending(
+    connection: Connection, ask: Callable[[Appending], int], timeout: float | None
+) -> Any:
+    """Asks the daemon for what `ask` says, and waits for the answer."""
+    connection.check_open()
+    appending = connection.protocol.appending
+    ticket = ask(appending)
+    if not connection.flushing:
+        connection.flush_soon()
+    future = connection.expect(ticket)
+    try:
+        if timeout is None:
+            return await future
+        async with asyncio.timeout(timeout):
+            return await future
+    except TimeoutError:
+        raise appending.give_up(ticket, f"no answer within {timeout:g} s") from None
+    except asyncio.CancelledError:
+        appending.give_up(ticket, "it was cancelled")
+        raise
+    finally:
+        connection.forget(ticket)
 
 
 class Receipt(RecordReceipt):
@@ -202,7 +228,7 @@ class Log:
         names: tuple[RecordName, ...] = (),
     ) -> Any:
         try:
-            return await self._session.ask_log(ask, timeout)
+            return await ask_appending(self._session.connection, ask, timeout)
         except InDoubt as doubt:
             receipts = [Receipt(self, name) for name in doubt.names or names]
             raise Unknown(str(doubt), tuple(receipts)) from None

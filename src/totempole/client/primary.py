@@ -149,7 +149,7 @@ class Primary(Generic[M]):
         except Exception as error:
             text = f"the state of {self._group.name!r} cannot be used: {type(error).__name__}: {error}"
             self._logger.exception("%s", text)
-            self._session.abandon(self._group.name)
+            self._session.receiving.abandon(self._group.name)
             self._end(SessionError(text))
 
     def _take(self, event: Event) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
@@ -28,7 +28,7 @@ from totempole.client.events import (
     Stream,
     View,
 )
-from totempole.client.sending import CLOSED, Chunks, Sending, Target, check_name
+from totempole.client.sending import CLOSED, Sending, Target, check_name
 from totempole.errors import CodecError, SessionError
 from totempole.groups.events import BecameSafe, GroupMessages, GroupView, StateAsked, StateBegins, StateChunk
 from totempole.groups.packing import INFO_BYTES_MAX, NAME_BYTES_MOST, Batch, pack
@@ -85,6 +85,7 @@ multicasts while it takes no events gets this far."""
 STATE_BYTES_MAX = 1024 * MIB
 """A group's state, and what waits for it, at a program that joins."""
 
+Chunks = bytes | bytearray | memoryview | Iterable[bytes] | AsyncIterable[bytes]
 StateProvider = Callable[[], Chunks | Awaitable[Chunks]]
 """Gives the group's state as of this very moment: in one piece, or in chunks that no longer change. It is
 called between two events of the iteration, when the program has worked off all that came before."""

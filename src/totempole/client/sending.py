@@ -1,12 +1,10 @@
-"""What a program sends, on its way to the daemon: messages in batches, a group's state in pieces, on credit.
+"""What a program sends, on its way to the daemon: messages in batches, pieces of a group's state, on credit.
 
 Messages that are handed in one after the other share a SEND as long as they go to the same groups with the
 same service, and as long as a SEND of that size still fills a single ring packet. The daemon gives credit
 (`session.Credit`), and gives it back as the ring takes what was sent: whoever has none has to wait. What was
 sent on credit that is not back, and has not been received by the program itself either, is not known to be
 accepted.
-
-A group's state goes from a member to a joiner in pieces of even size.
 
 What becomes of the messages says a receipt: delivered where, safe, or unknown.
 
@@ -23,9 +21,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from totempole.errors import SessionError, Unknown
 from totempole.groups.packing import LENGTH_BYTES, MESSAGES_MAX, OVERHEAD_MAX, pack, pack_names
@@ -34,7 +32,6 @@ from totempole.session.codec import body_of, encode
 from totempole.types import Payload, Place, Service
 
 if TYPE_CHECKING:
-    from totempole.client import session
     from totempole.client.events import View
 
 SEND_HEAD_BYTES = 4
@@ -111,43 +108,6 @@ def check_notice(sent: tuple[Sent, ...]) -> None:
     for each in sent:
         if not (each.to.notice or each.to.service is Service.SAFE):
             raise SessionError(NO_NOTICE)
-
-
-class MulticastReceipt:
-    """Of one call of `multicast` or `multicast_many`. Messages that travelled together may share one."""
-
-    __slots__ = ("_session", "sent")
-
-    def __init__(self, session: session.Session, sent: tuple[Sent, ...]) -> None:
-        self._session = session
-        self.sent = sent
-
-    async def delivered(self) -> Delivered:
-        """Waits until the message has come back to this program; of several, the last.
-
-        `Unknown` if the connection is lost, or the group left, before that: it may have been delivered, or
-        may still be. SessionError if it does not come back at all, because this program is in none of the
-        groups, or only with policy="shed".
-        """
-        return await self._settled(safe=False)
-
-    async def safe(self) -> Delivered:
-        """Waits until the message is at every processor of the configuration in which it was delivered.
-
-        For messages with service=SAFE, or with `safe_notice=True`; of others nobody tells, and this raises
-        SessionError. Else as `delivered`.
-        """
-        check_notice(self.sent)
-        return await self._settled(safe=True)
-
-    async def _settled(self, safe: bool) -> Delivered:
-        if not self.sent:
-            raise SessionError(NOTHING_SENT)
-        for sent in self.sent:
-            while not sent.is_settled(safe):
-                await self._session.wait_for_sent(sent)
-            found = sent.outcome(safe, self)
-        return found
 
 
 class Run:
@@ -512,81 +472,3 @@ def check_name(name: str, bytes_max: int) -> None:
         raise SessionError(f"group name {name[:40]!r}: it cannot be written as UTF-8") from None
     if not 1 <= size <= bytes_max:
         raise SessionError(f"group name {name[:40]!r} has {size} bytes: give 1 to {bytes_max}")
-
-
-# A group's state
-
-Chunks = bytes | bytearray | memoryview | Iterable[bytes] | AsyncIterable[bytes]
-Piece = tuple[Payload, bool]
-"""Some of the state, and whether it is the last."""
-
-_TYPES = "a state is bytes, or an iterable of bytes"
-
-
-class _Cutter:
-    """Pieces of one size out of chunks of any: small chunks together, large ones cut."""
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self._rest = bytearray()
-
-    def add(self, chunk: Payload) -> Iterator[Piece]:
-        view = _as_view(chunk)
-        if self._rest:
-            missing = self._size - len(self._rest)
-            self._rest += view[:missing]
-            view = view[missing:]
-            if len(self._rest) == self._size:
-                yield bytes(self._rest), False
-                self._rest.clear()
-        while len(view) >= self._size:
-            yield view[: self._size], False
-            view = view[self._size :]
-        self._rest += view
-
-    def end(self) -> Piece:
-        """The last piece; it may be empty."""
-        return bytes(self._rest), True
-
-
-def _as_view(chunk: object) -> memoryview:
-    if not isinstance(chunk, bytes | bytearray | memoryview):
-        raise TypeError(f"{_TYPES}, not {type(chunk).__name__}")
-    return memoryview(chunk).cast("B")
-
-
-def captured(chunks: object) -> Chunks:
-    """What a provider gave: a buffer may change before it is sent, so it is copied."""
-    if isinstance(chunks, bytearray | memoryview):
-        return bytes(chunks)
-    if isinstance(chunks, str) or not isinstance(chunks, bytes | Iterable | AsyncIterable):
-        raise TypeError(f"{_TYPES}, not {type(chunks).__name__}")
-    return chunks
-
-
-def pieces(chunks: Chunks, size: int) -> Iterator[Piece]:
-    cutter = _Cutter(size)
-    for chunk in (chunks,) if isinstance(chunks, bytes) else cast(Iterable[bytes], chunks):
-        yield from cutter.add(chunk)
-    yield cutter.end()
-
-
-async def pieces_async(chunks: Chunks, size: int) -> AsyncIterator[Piece]:
-    """The same for any kind of chunks."""
-    if not isinstance(chunks, AsyncIterable):
-        for piece in pieces(chunks, size):
-            yield piece
-        return
-    cutter = _Cutter(size)
-    async for chunk in chunks:
-        for piece in cutter.add(chunk):
-            yield piece
-    yield cutter.end()
-
-
-def could_not_give(group: str, error: Exception) -> SessionError:
-    """Who cannot give the state leaves the group: the joiner gets it from another."""
-    text = f"group {group!r} was left, because its state could not be given: {type(error).__name__}: {error}"
-    failure = SessionError(text)
-    failure.__cause__ = error
-    return failure

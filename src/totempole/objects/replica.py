@@ -230,7 +230,7 @@ class Replica(ReplicaBase[T]):
             waiter = running.loop.create_future()
             pending = running.hosting.host.when_applied(receipt, waiter)
             running.turn_soon()
-            await running.wait(pending, waiter, self._timeout)
+            await running.connection.awaiting(running.wait(pending, waiter, self._timeout))
             if pending.error is not None:
                 raise pending.error
         else:
@@ -257,10 +257,11 @@ class CallReceipt(ReceiptBase, Generic[R]):
         if self.outcome is not None:
             return
         running = self._running
+        awaiting = running.connection.awaiting  # the record comes behind events of groups
         if self.pending is None:
-            self.outcome = await running.search(self, timeout)
+            self.outcome = await awaiting(running.search(self, timeout))
         else:
-            await running.wait_again(self.pending, timeout, self)
+            await awaiting(running.wait_again(self.pending, timeout, self))
             self.outcome = self.pending.outcome
 
 
@@ -287,6 +288,7 @@ class _Running(Generic[T]):
         file: str | os.PathLike[str] | None,
     ) -> None:
         self.session = session
+        self.connection = session.connection
         self.hosting: Hosting[T] = Hosting(
             cls, name, session.protocol, self.turn_soon, self._retry_later, file
         )
@@ -314,7 +316,7 @@ class _Running(Generic[T]):
         self._ready = self._loop.create_future()
         try:
             await self._follow()
-            await self.session.awaiting(self._ready)
+            await self.connection.awaiting(self._ready)
         except BaseException:
             await self.close()
             raise
@@ -348,7 +350,7 @@ class _Running(Generic[T]):
 
     async def close(self) -> None:
         if self.hosting.close():
-            self.session.flush()
+            self.connection.flush()
         self._deliver()
         if self._reopening is not None:
             self._reopening.cancel()
@@ -375,9 +377,10 @@ class _Running(Generic[T]):
             self._is_keeping = True
             self._later(KEEP_S, self._keep)
         if hosting.is_stale and self._reopening is None and hosting.error is None:
-            self._reopening = self.session.start(self._follow_again())
+            self._reopening = self.connection.start(self._follow_again())
         if hosting.send():
-            self.session.flush()
+            self.connection.flush()
+            self.connection.go_on()  # the answers come behind events of groups
         self._deliver()
         ready = self._ready
         if hosting.error is not None and ready is not None and not ready.done():
