@@ -222,7 +222,7 @@ MUTANTS = (
     mutant(
         "the green set alone",
         "Zones.sets",
-        "if run.kind is RunKind.CHANGE or run.kind is RunKind.PRIMARY:",
+        "if run.kind in CHANGES:",
         "if self.replicas is NO_SET:",
     ),
     mutant(
@@ -295,8 +295,8 @@ MUTANTS = (
     ),
     mutant(
         "begins with all that the donor had",
-        "Zones._begin",
-        "self.vector[who] = min(self.vector[who], run.id.number - 1)",
+        "without_pending",
+        "vector[who] = min(vector[who], run.id.number - 1)",
         "pass",
     ),
     mutant(
