@@ -21,7 +21,7 @@ from totempole.core.stack import Layer, Stack
 from totempole.corel.config import LogConfig
 from totempole.corel.layer import LAYER as COREL
 from totempole.corel.layer import RUN_BYTES_MAX, Replica
-from totempole.corel.layer import Timer as CorelTimer
+from totempole.corel.member import Timer as CorelTimer
 from totempole.errors import ConfigurationError
 from totempole.groups.config import GroupConfig
 from totempole.groups.layer import GroupLayer

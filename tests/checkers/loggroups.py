@@ -19,7 +19,8 @@ from totempole.core.io import Io, Scope
 from totempole.corel.commands import AppendRecords, ChangeReplicas, CloseLog, OpenLog, ReadBarrier
 from totempole.corel.config import LogConfig
 from totempole.corel.frames import decode, encode
-from totempole.corel.layer import LAYER, Phase, Replica, Timer
+from totempole.corel.layer import LAYER, Replica
+from totempole.corel.member import Phase, Timer
 from totempole.corel.messages import GROUP, inbox
 from totempole.corel.run import Run, pack_run
 from totempole.corel.zones import Zones

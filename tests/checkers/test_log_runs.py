@@ -16,7 +16,8 @@ from totempole.checkers.property import Indices
 from totempole.checkers.terms import Terms
 from totempole.corel.fences import FenceMark, Fences
 from totempole.corel.journal import Journal
-from totempole.corel.layer import Phase, Replica
+from totempole.corel.member import Member, Phase
+from totempole.corel.ordering import Ordering
 from totempole.corel.quorum import ReplicaSet
 from totempole.corel.tally import Tally
 from totempole.corel.zones import Zones
@@ -111,10 +112,10 @@ BROKEN: dict[str, tuple[type, str, Any, str]] = {
     "said before the disk has it": (Journal, "gate", _act_at_once, "durable-before-acknowledged"),
     "acknowledged when queued": (Tally, "take", _count_what_is_queued, "durable-before-acknowledged"),
     "yellow after a transitional view": (
-        *(Replica, "_is_ordering"),
+        *(Member, "is_ordering"),
         *(property(lambda self: self.phase is Phase.PRIMARY), "colours"),
     ),
-    "green by one acknowledgement": (Replica, "_is_durable", lambda self, there: True, "yellow"),
+    "green by one acknowledgement": (Ordering, "_is_durable", lambda self, there: True, "yellow"),
     "keys forgotten": (Zones, "_repeats", lambda self, log, keys: (), "once-per-key"),
     "high does not count": (Fences, "keeps_out", _without_high, "fences"),
     "the mark is not moved": (Fences, "move", lambda self, fence, position: None, "fences"),

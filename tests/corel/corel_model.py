@@ -27,7 +27,8 @@ from totempole.core.stack import BaseLayer, Stack
 from totempole.corel.commands import CloseLog, OpenLog
 from totempole.corel.config import LogConfig
 from totempole.corel.frames import Begun, Mark, decode, encode
-from totempole.corel.layer import LAYER, Replica, Timer
+from totempole.corel.layer import LAYER, Replica
+from totempole.corel.member import Timer
 from totempole.corel.run import Run, pack_run
 from totempole.corel.zones import Zones
 from totempole.groups import GroupConfig, GroupLayer

@@ -54,44 +54,44 @@ MUTANTS = (
     # Acknowledgements past the order
     mutant(
         "a hint before the disk",
-        "Replica._acknowledgement",
+        "Ordering._acknowledgement",
         "self.tally.durable",
         "self.tally.taken",
         seed=366,
     ),
     mutant(
         "a hint counts for runs that have not come",
-        "Replica.told_unordered",
+        "Ordering.take_hint",
         "min(message.acknowledged, self.tally.taken)",
         "message.acknowledged",
     ),
     mutant(
         "a hint of any round counts",
-        "Replica.told_unordered",
-        "message.round == self._round",
+        "Ordering.take_hint",
+        "message.round == member.round",
         "True",
     ),
     mutant(
         "a hint of any log counts",
-        "Replica.told_unordered",
+        "Ordering.take_hint",
         "message.log == plan.log",
         "True",
     ),
     mutant(
         "a hint counts after a transitional view",
         "Replica.told_unordered",
-        "not self._is_ordering",
-        "self.phase is not Phase.PRIMARY",
+        "not member.is_ordering",
+        "member.phase is not Phase.PRIMARY",
     ),
     mutant(
         "hints in a view with one who does not take them",
-        "Replica._take_state",
-        "all((each.takes_hints for each in self._states.values()))",
+        "Ordering.begin",
+        "all((each.takes_hints for each in states.values()))",
         "True",
     ),
     mutant(
         "a lost hint is not made good",
-        "Replica.expired",
+        "Ordering.expired",
         "self._acknowledge_in_order()",
         "pass",
         seed=1,
@@ -99,31 +99,33 @@ MUTANTS = (
     # Views
     mutant(
         "no states without new members",
-        "Replica._begin_view",
+        "ViewHandler.begin_view",
         "self._begin_round(Round(Stamp.of(view.place), 1), 'a new view')",
-        "if self.phase not in ENDED or {m.processor for m in view.together} != set(self.members):\n"
+        "if member.phase.value not in ('primary', 'minority') or "
+        "{m.processor for m in view.together} != set(member.members):\n"
         "        self._begin_round(Round(Stamp.of(view.place), 1), 'a new view')\n"
-        "    else:\n        self._cut = False",
+        "    else:\n        member.is_cut = False",
     ),
     mutant(
         "no states where members are the same",
-        "Replica._begin_view",
+        "ViewHandler.begin_view",
         "self._begin_round(Round(Stamp.of(view.place), 1), 'a new view')",
-        "if self.phase not in ENDED or (self._round.view and self._before != self.members):\n"
+        "if member.phase.value not in ('primary', 'minority') or "
+        "(member.round.view and self._before != member.members):\n"
         "        self._begin_round(Round(Stamp.of(view.place), 1), 'a new view')\n"
-        "    self._cut = False\n    self._before = self.members",
+        "    member.is_cut = False\n    self._before = member.members",
     ),
     mutant(
         "yellow in a transitional view",
-        "Replica._is_ordering",
-        "self.phase is Phase.PRIMARY and (not self._cut)",
+        "Member.is_ordering",
+        "self.phase is Phase.PRIMARY and (not self.is_cut)",
         "self.phase is Phase.PRIMARY",
     ),
     mutant(
         "runs are taken before the handler ends",
-        "Replica._take_data",
-        "if self.phase not in TAKING:",
-        "if self.phase in (Phase.CLOSED, Phase.LOOKING_ON):",
+        "Ordering.take_data",
+        "if member.phase not in TAKING:",
+        "if member.phase in (Phase.CLOSED, Phase.LOOKING_ON):",
     ),
     mutant(
         "runs passed over are not sent again",
@@ -134,9 +136,9 @@ MUTANTS = (
     ),
     mutant(
         "one state is not waited for",
-        "Replica._take_state",
-        "self._states.keys() != set(self.members)",
-        "len(self._states) < max(1, len(self.members) - 1)",
+        "ViewHandler.take_state",
+        "self._states.keys() != set(member.members)",
+        "len(self._states) < max(1, len(member.members) - 1)",
         seed=1,
     ),
     # Recovery
@@ -167,7 +169,7 @@ MUTANTS = (
     ),
     mutant(
         "a run that is sent again gets a new stamp",
-        "Replica._take_data",
+        "Ordering.take_data",
         "else:\n        run = msgspec.structs.replace(run, stamp=stamp)",
         "run = msgspec.structs.replace(run, stamp=stamp)",
         seed=1,
@@ -175,14 +177,14 @@ MUTANTS = (
     # Establishing
     mutant(
         "commits at the first attempt",
-        "Replica._take",
-        "if self._said >= self._voters:\n                self._commit(plan)",
+        "ViewHandler.take_attempt",
+        "if self._said >= self._voters:\n        self._commit(plan)",
         "self._commit(plan)",
     ),
     mutant(
         "establishes at the first commit",
-        "Replica._take",
-        "if self._said >= self._voters:\n                self._establish(plan)",
+        "ViewHandler.take_commit",
+        "if self._said >= self._voters:\n        self._establish(plan)",
         "self._establish(plan)",
     ),
     mutant(
@@ -222,7 +224,7 @@ MUTANTS = (
     mutant(
         "the green set alone",
         "Zones.sets",
-        "if run.kind is RunKind.CHANGE or run.kind is RunKind.PRIMARY:",
+        "if run.kind in CHANGES:",
         "if self.replicas is NO_SET:",
     ),
     mutant(
@@ -239,9 +241,10 @@ MUTANTS = (
     ),
     mutant(
         "all of the primary, whatever the set",
-        "Replica._is_durable",
-        "if self.config.acknowledgements == 'all' and (not self._voters <= there):\n        return False",
-        "if self.config.acknowledgements == 'all':\n        return self._voters <= there",
+        "Ordering._is_durable",
+        "if self._member.config.acknowledgements == 'all' and (not self._voters <= there):\n"
+        "        return False",
+        "if self._member.config.acknowledgements == 'all':\n        return self._voters <= there",
     ),
     # Step 7
     mutant(
@@ -268,14 +271,14 @@ MUTANTS = (
     ),
     mutant(
         "reds that some lack are committed",
-        "Replica._commit",
+        "ViewHandler._commit",
         "for run in zones.red if plan.is_had_by_all(run.id)",
         "for run in zones.red",
         seed=1,
     ),
     mutant(
         "a run that is there is not promoted",
-        "Replica._take_data",
+        "Ordering.take_data",
         "is_ordering and message.again and zones.is_red(run.id)",
         "False",
         seed=2,
@@ -295,8 +298,8 @@ MUTANTS = (
     ),
     mutant(
         "begins with all that the donor had",
-        "Zones._begin",
-        "self.vector[who] = min(self.vector[who], run.id.number - 1)",
+        "without_pending",
+        "vector[who] = min(vector[who], run.id.number - 1)",
         "pass",
     ),
     mutant(
@@ -316,7 +319,7 @@ MUTANTS = (
     mutant(
         "who steps aside does not listen",
         "Replica._step_aside",
-        "Phase.LEAVING if self.phase in TAKING else Phase.CLOSED",
+        "Phase.LEAVING if member.phase in TAKING else Phase.CLOSED",
         "Phase.CLOSED",
     ),
     mutant(
@@ -354,13 +357,13 @@ MUTANTS = (
     mutant(
         "a life is named by numbers",
         "Replica._new_life",
-        "if self._entropy:",
+        "if self.member.entropy:",
         "if False:",
     ),
     mutant(
         "a disk is named by numbers",
-        "Replica._draw_name",
-        "int(self._draw() * 2 ** 62) ^ self._entropy",
+        "Member.draw_name",
+        "int(self._draw() * 2 ** 62) ^ self.entropy",
         "int(self._draw() * 2 ** 62)",
     ),
     mutant(

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 from corel_model import World
 
 from totempole.corel.events import Accepted, BarrierPassed, Durable, Fenced, Placed
 from totempole.corel.frames import encode
-from totempole.corel.layer import Phase, Replica
+from totempole.corel.layer import Replica
+from totempole.corel.member import Member, Phase
 from totempole.corel.quorum import NO_SET, ReplicaSet
 from totempole.corel.run import Records, Run, RunId, RunKind, change_of, primary_of, records_of
 from totempole.corel.zones import Ordered, Zones
@@ -131,12 +133,12 @@ class Properties:
 
     # What replicas do
 
-    def sends(self, replica: Replica, run: Run) -> None:
+    def sends(self, replica: Member, run: Run) -> None:
         if run.id not in self.stamps:
             self.sent[run.id] = dict(replica.zones.vector)
             self.bodies[run.id] = run.body
 
-    def before_step(self, replica: Replica, frame: Any) -> int:
+    def before_step(self, replica: Member, frame: Any) -> int:
         """How much of the one order the replica holds, as green and yellow."""
         return self._held(replica.zones) if type(frame).__name__ == "Agreed" else 0
 
@@ -149,7 +151,7 @@ class Properties:
                 break
         return held
 
-    def stepped(self, replica: Replica, frame: Any, ordered: list[Ordered], held: int) -> None:
+    def stepped(self, replica: Member, frame: Any, ordered: list[Ordered], held: int) -> None:
         kind = type(frame).__name__
         for each in ordered:
             self._green(replica, each)
@@ -164,7 +166,7 @@ class Properties:
             check(known == formation.members, "one-primary", number=formation.number)
         self._colours(replica)
 
-    def _placed(self, replica: Replica, run: Run) -> None:
+    def _placed(self, replica: Member, run: Run) -> None:
         if run.kind == RunKind.PRIMARY:
             return
         check(self.bodies.get(run.id) == run.body, "integrity", run=run.id)
@@ -174,7 +176,7 @@ class Properties:
         for who, number in self.sent[run.id].items():
             check(vector.get(who, 0) >= number, "causal-held", run=run.id, at=replica.me, lacks=(who, number))
 
-    def _agreed(self, replica: Replica, frame: Any) -> None:
+    def _agreed(self, replica: Member, frame: Any) -> None:
         number = replica.zones.committed.number
         if number in self.formations and frame.committed.number == number:
             check(self.formations[number] == frame.committed.members, "one-primary", number=number)
@@ -189,7 +191,7 @@ class Properties:
 
     # Green
 
-    def _green(self, replica: Replica, ordered: Ordered) -> None:
+    def _green(self, replica: Member, ordered: Ordered) -> None:
         place, run = ordered.place, ordered.run
         if place < len(self.order):
             known = self.order[place]
@@ -329,25 +331,38 @@ def pack(run: Run) -> tuple[Any, ...]:
 
 def watched(properties: Properties, base: type[Replica] = Replica) -> type[Replica]:
     """A replica whose steps the properties are told of."""
+    member: Any = part_of(base, "Member")
+    ordering: Any = part_of(base, "Ordering")
 
-    class Watched(base):  # type: ignore[misc, valid-type]
-        def _step(self, frame: Any) -> None:
+    class WatchedMember(member):  # type: ignore[misc]
+        def step(self, frame: Any) -> None:
             held = properties.before_step(self, frame)
             self._fresh: list[Ordered] = []
-            super()._step(frame)
+            super().step(frame)
             properties.stepped(self, frame, self._fresh, held)
 
         def _became_green(self, ordered: Ordered) -> None:
             self._fresh.append(ordered)
             super()._became_green(ordered)
 
-        def _send_data(self, run: Run, again: bool) -> None:
-            if not again:
-                properties.sends(self, run)
-            super()._send_data(run, again)
-
-        def _enter(self, phase: Any, why: str) -> None:
-            super()._enter(phase, why)
+        def enter(self, phase: Any, why: str) -> None:
+            super().enter(phase, why)
             properties.entered.append((self.me, Phase(phase.value)))
 
+    class WatchedOrdering(ordering):  # type: ignore[misc]
+        def _send_data(self, run: Run, again: bool) -> None:
+            if not again:
+                properties.sends(self._member, run)
+            super()._send_data(run, again)
+
+    class Watched(base):  # type: ignore[misc, valid-type]
+        def __init__(self, *given: Any) -> None:
+            with patch.dict(base.told.__globals__, Member=WatchedMember, Ordering=WatchedOrdering):
+                super().__init__(*given)
+
     return Watched
+
+
+def part_of(base: type[Replica], name: str) -> Any:
+    """A class that replicas of this class, which may be broken ones, are made of."""
+    return base.told.__globals__[name]

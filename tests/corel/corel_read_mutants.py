@@ -52,27 +52,27 @@ READ_MUTANTS = (
     ),
     mutant(
         "yellow runs do not count where another waits for fewer disks",
-        "Replica._line",
+        "Ordering._line",
         "return replicas.is_durable(disks, voters)",
         "return self._is_durable(there)",
     ),
     mutant(
         "yellow runs do not count where another has counted its own disk",
-        "Replica._line",
+        "Ordering._line",
         "before + may_be_durable(taken, answers, plan.members, is_enough)",
         "0",
     ),
     mutant(
         "answers say nothing of disks",
-        "Replica._tend_barriers",
-        "AnswerBarriers(plan.log, self._round, answered, self.tally.durable)",
-        "AnswerBarriers(plan.log, self._round, answered, 0)",
+        "Ordering._tend_barriers",
+        "AnswerBarriers(plan.log, member.round, answered, self.tally.durable)",
+        "AnswerBarriers(plan.log, member.round, answered, 0)",
     ),
     mutant(
         "answers say what was acknowledged in the order",
-        "Replica._tend_barriers",
-        "AnswerBarriers(plan.log, self._round, answered, self.tally.durable)",
-        "AnswerBarriers(plan.log, self._round, answered, self.tally.told)",
+        "Ordering._tend_barriers",
+        "AnswerBarriers(plan.log, member.round, answered, self.tally.durable)",
+        "AnswerBarriers(plan.log, member.round, answered, self.tally.told)",
     ),
     mutant(
         "who has not answered has nothing on its disk",
@@ -82,7 +82,7 @@ READ_MUTANTS = (
     ),
     mutant(
         "yellow runs do not count where another has a change of the set as green",
-        "Replica._line",
+        "Ordering._line",
         "if len(zones.sets) > 1:",
         "if False:",
     ),
@@ -95,23 +95,23 @@ READ_MUTANTS = (
     ),
     mutant(
         "a majority of the view",
-        "Replica._tend_barriers",
+        "Ordering._tend_barriers",
         "self._is_quorum",
-        "lambda there: 2 * len(there) > len(self.members)",
+        "lambda there: 2 * len(there) > len(member.members)",
         seed=27,
     ),
     mutant(
         "a majority of the voters that are there",
-        "Replica._tend_barriers",
+        "Ordering._tend_barriers",
         "self._is_quorum",
         "lambda there: 2 * len(there & self._voters) > len(self._voters)",
         seed=111,
     ),
     mutant(
         "a majority by numbers",
-        "Replica._tend_barriers",
+        "Ordering._tend_barriers",
         "self._is_quorum",
-        "lambda there: 2 * len(there & set(self._voters)) > len(self.zones.replicas.voters)",
+        "lambda there: 2 * len(there & set(self._voters)) > len(member.zones.replicas.voters)",
         seed=337,
     ),
     mutant(
@@ -123,13 +123,13 @@ READ_MUTANTS = (
     ),
     mutant(
         "who gets a vote later owes nothing",
-        "Replica._tend_barriers",
-        "if any((self.me in each.voters for each in self.zones.sets)):\n"
+        "Ordering._tend_barriers",
+        "if any((member.me in each.voters for each in member.zones.sets)):\n"
         "        answered = barriers.answer()\n        if answered:\n"
-        "            self._send(AnswerBarriers(plan.log, self._round, answered, self.tally.durable))",
+        "            member.send(AnswerBarriers(plan.log, member.round, answered, self.tally.durable))",
         "answered = barriers.answer()\n"
-        "    if answered and any((self.me in each.voters for each in self.zones.sets)):\n"
-        "        self._send(AnswerBarriers(plan.log, self._round, answered, self.tally.durable))",
+        "    if answered and any((member.me in each.voters for each in member.zones.sets)):\n"
+        "        member.send(AnswerBarriers(plan.log, member.round, answered, self.tally.durable))",
     ),
     mutant(
         "a question is not asked again",

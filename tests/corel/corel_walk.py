@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 from unittest.mock import patch
 
 from corel_model import World
-from corel_properties import Properties, Violation, watched
+from corel_properties import Properties, Violation, part_of, watched
 
 from totempole.corel import fences, zones
 from totempole.corel.commands import AppendRecords, ChangeReplicas, Forget, ReadBarrier, SetHold
@@ -525,17 +525,21 @@ class Walk:
 def small(weather: Weather, base: type[Replica]) -> Iterator[None]:
     """Few keys are remembered, and pieces are small: by disks, and by replicas of this class, which may be
     broken ones."""
-    layer: Any = base.told.__globals__
-    pieces = dict.fromkeys(("PRIORITY_BYTES", "LANE_BYTES"), weather.piece_bytes)
-    fetched = {"FETCH_BYTES": weather.piece_bytes}
+    of_zones = part_of(base, "Zones").apply.__globals__
+    pieces = {
+        "PRIORITY_BYTES": part_of(base, "ViewHandler").begin_view.__globals__,
+        "LANE_BYTES": part_of(base, "Ordering").pump.__globals__,
+        "FETCH_BYTES": part_of(base, "CatchUp").answer.__globals__,
+    }
     with (
+        ExitStack() as small_pieces,
         patch.object(zones, "KEYS_MAX", weather.keys_max),
         patch.object(fences, "FENCES_MAX", weather.fences_max),
-        patch.dict(layer["Zones"].apply.__globals__, KEYS_MAX=weather.keys_max),
-        patch.dict(
-            layer["Zones"].apply.__globals__["Fences"].move.__globals__, FENCES_MAX=weather.fences_max
-        ),
-        patch.dict(layer, pieces if weather.piece_bytes else {}),
-        patch.dict(layer["CatchUp"].answer.__globals__, fetched if weather.piece_bytes else {}),
+        patch.dict(of_zones, KEYS_MAX=weather.keys_max),
+        patch.dict(of_zones["Fences"].move.__globals__, FENCES_MAX=weather.fences_max),
     ):
+        if weather.piece_bytes:
+            for name, module in pieces.items():
+                assert name in module
+                small_pieces.enter_context(patch.dict(module, {name: weather.piece_bytes}))
         yield

@@ -15,6 +15,7 @@ from totempole.corel import barriers
 from totempole.corel.commands import CloseLog, Forget, ReadBarrier
 from totempole.corel.events import BarrierPassed
 from totempole.corel.layer import Replica
+from totempole.corel.member import Member
 from totempole.corel.messages import AskBarrier
 from totempole.errors import SessionError
 from totempole.sim.fuzz.mutation import Mutant
@@ -36,14 +37,14 @@ def passed(stage: Stage) -> list[int]:
 def asked(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Who sends questions from now on."""
     senders: list[int] = []
-    true = Replica._send
+    true = Member.send
 
-    def send(replica: Replica, message: Any, *group: str) -> None:
+    def send(member: Member, message: Any, *group: str) -> None:
         if isinstance(message, AskBarrier):
-            senders.append(replica.me)
-        true(replica, message, *group)
+            senders.append(member.me)
+        true(member, message, *group)
 
-    monkeypatch.setattr(Replica, "_send", send)
+    monkeypatch.setattr(Member, "send", send)
     return senders
 
 
@@ -366,8 +367,9 @@ def test_it_holds(scenario: Any) -> None:
 
 @pytest.mark.parametrize(("scenario", "without"), TRAPS, ids=lambda each: getattr(each, "__name__", None))
 def test_it_fails_when_broken(scenario: Any, without: str) -> None:
+    replica = broken(BY_NAME[without])
     with pytest.raises(BROKEN):
-        scenario(broken(BY_NAME[without]))
+        scenario(replica)
 
 
 # Walks

@@ -10,11 +10,13 @@ import msgspec
 import pytest
 from corel_model import Hint
 from corel_mutants import BROKEN, MUTANTS, broken
+from corel_properties import part_of
 from corel_stage import Stage
 
 from totempole.core.effects import TimerName
 from totempole.core.inputs import Expired
-from totempole.corel.layer import LAYER, Replica, Timer
+from totempole.corel.layer import LAYER, Replica
+from totempole.corel.member import Timer
 from totempole.corel.messages import Acknowledge, Round, decode, encode
 
 
@@ -200,7 +202,7 @@ def test_what_was_hinted_goes_into_the_order_once() -> None:
 def hint(stage: Stage, sender: int, acknowledged: int, **other: Any) -> Hint:
     """As the replica would say it now, but for what is given."""
     replica = stage.world.replica(sender)
-    said = {"log": replica.plan.log, "round": replica._round, "frames": 9, **other}
+    said = {"log": replica.plan.log, "round": replica.member.round, "frames": 9, **other}
     payload = encode(Acknowledge(acknowledged=acknowledged, **said))
     return Hint(stage.world.processors[sender].ring, sender, payload)
 
@@ -248,7 +250,7 @@ def a_hint_of_an_earlier_primary(base: type[Replica]) -> None:
 def a_hint_of_an_earlier_round(base: type[Replica]) -> None:
     """The handler has run again in the same view."""
     stage = a_run_that_all_were_delivered(base)
-    view, number = stage.world.replica(2)._round
+    view, number = stage.world.replica(2).member.round
     stage.world.hint(1, hint(stage, 2, 1, round=Round(view, number - 1)))
     stage.sync(1)
     assert stage.order == []
@@ -270,7 +272,7 @@ def a_hint_that_comes_after_a_transitional_view(base: type[Replica]) -> None:
     (said,) = hints(stage, 2)
     stage.sync(1)
     replica = stage.world.replica(1)
-    replica._cut_off()
+    replica.handler.cut_off()
     stage.world.hint(1, said)
     assert stage.order == []
     stage.world.change((1,), (2, 3))
@@ -352,14 +354,15 @@ def test_a_crash_of_all_after_a_hint_loses_nothing() -> None:
 
 def one_who_does_not_take_hints(base: type[Replica]) -> None:
     """It is of an older version, and would ask barriers by what it is delivered: all say it in the order."""
-    say = base._send_when_durable
+    member = part_of(base, "Member")
+    say = member.send_when_durable
 
-    def as_before(replica: Replica, message: Any) -> None:
-        if replica.me == 3 and type(message).__name__ == "State":
+    def as_before(self: Any, message: Any) -> None:
+        if self.me == 3 and type(message).__name__ == "State":
             message = msgspec.structs.replace(message, takes_hints=False)
-        say(replica, message)
+        say(self, message)
 
-    with patch.object(base, "_send_when_durable", as_before):
+    with patch.object(member, "send_when_durable", as_before):
         stage = a_run_that_all_were_delivered(base)
         stage.sync(1, 2)
         assert not stage.world.hints
@@ -388,5 +391,6 @@ def test_it_holds(scenario: Any) -> None:
 
 @pytest.mark.parametrize(("scenario", "without"), TRAPS, ids=lambda each: getattr(each, "__name__", None))
 def test_it_fails_when_broken(scenario: Any, without: str) -> None:
+    replica = broken(BY_NAME[without])
     with pytest.raises(BROKEN):
-        scenario(broken(BY_NAME[without]))
+        scenario(replica)

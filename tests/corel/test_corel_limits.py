@@ -10,10 +10,11 @@ from corel_stage import Stage
 
 from totempole.core.effects import TimerName
 from totempole.core.inputs import Expired
-from totempole.corel import layer
+from totempole.corel import view_handler
 from totempole.corel.commands import AppendRecords
 from totempole.corel.config import LogConfig
-from totempole.corel.layer import LAYER, RUN_BYTES_MAX, Timer
+from totempole.corel.layer import LAYER, RUN_BYTES_MAX
+from totempole.corel.member import Timer
 from totempole.corel.messages import GROUP, Data, State, encode
 from totempole.corel.recovery import Plan
 from totempole.corel.run import NO_STAMP, Run, RunId, RunKind, is_sound, pack_records
@@ -41,13 +42,13 @@ def test_a_disk_that_hangs_holds_up_nobody() -> None:
 def test_an_order_that_has_forked_is_named_and_goes_no_further(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the disks of a quorum were lost, one side's green runs are not in the other's order."""
     stage = Stage(3)
-    true = layer.plan_for
+    true = view_handler.plan_for
 
     def forked(me: int, states: Mapping[int, State]) -> Plan:
         plan = true(me, states)
         return replace(plan, green=plan.length + 1)
 
-    monkeypatch.setattr(layer, "plan_for", forked)
+    monkeypatch.setattr(view_handler, "plan_for", forked)
     stage.world.change((1, 2), (3,))
     stage.run()
     assert set(stage.phases().values()) == {"closed"}
@@ -65,8 +66,8 @@ def test_a_run_that_cannot_be_read_is_passed_over_by_all() -> None:
     stage = Stage(3)
     replica = stage.world.replica(1)
     garbage = Run(RunId(1, 77, 1), NO_STAMP, 0, RunKind.RECORDS, 1, b"\xff\x00")
-    message = Data(replica.zones.log, garbage, False, replica._round, 0, 0)
-    replica._send(message, GROUP)
+    message = Data(replica.zones.log, garbage, False, replica.member.round, 0, 0)
+    replica.member.send(message, GROUP)
     replica.settle()
     stage.append(2, "after it")
     stage.run()

@@ -333,5 +333,6 @@ def test_it_holds(scenario: Scenario) -> None:
 
 @pytest.mark.parametrize(("scenario", "without"), REPAIRS, ids=lambda each: getattr(each, "__name__", None))
 def test_it_fails_without_the_repair(scenario: Scenario, without: str) -> None:
+    replica = broken(BY_NAME[without])
     with pytest.raises(BROKEN):
-        scenario(broken(BY_NAME[without]))
+        scenario(replica)

@@ -119,7 +119,7 @@ def a_disk_that_lost_a_little(base: type[Replica]) -> None:
         stage.send(me)
     stage.deliver(1)
     world.deliver(2, 2)  # it sees that three has more, and its own disk is slow
-    world.processors[2].replica._note_disk(  # as an acknowledgement that comes before the crash would say
+    world.replica(2).member.note_disk(  # as an acknowledgement that comes before the crash would say
         frames.Shown(3, disk.zones.disk, disk.zones.openings[-1].life, len(disk.frames))
     )
     world.crash(3)
@@ -435,7 +435,7 @@ def a_green_line_that_is_not_on_disk(base: type[Replica]) -> None:
     start = disk.zones.green_runs
     assert start < replica.zones.recent_from
     assert replica.plan is not None
-    replica.catch_up.answer(2, messages.Fetch(replica.plan.log, replica._round, 1, start, 1_000))
+    replica.catch_up.answer(2, messages.Fetch(replica.plan.log, replica.member.round, 1, start, 1_000))
     stage.append(1, "more")
     stage.sync(1)
     assert disk.recall().runs, "at least one"
@@ -487,5 +487,6 @@ def test_it_holds(scenario: Scenario) -> None:
 
 @pytest.mark.parametrize(("scenario", "without"), TRAPS, ids=lambda each: getattr(each, "__name__", None))
 def test_it_fails_when_broken(scenario: Scenario, without: str) -> None:
+    replica = broken(BY_NAME[without])
     with pytest.raises(BROKEN):
-        scenario(broken(BY_NAME[without]))
+        scenario(replica)

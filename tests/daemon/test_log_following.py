@@ -86,7 +86,7 @@ def append(program: Program, log: str, batch: bytes = BATCH, request: int = 99) 
 def told_green(it: Daemon) -> bool:
     replica = it.loop.replica
     assert replica is not None
-    return it.loop.ask(lambda: replica._tells_green)
+    return it.loop.ask(lambda: replica.member.tells_green)
 
 
 def test_a_run_is_pushed_before_its_place_is_told(tmp_path: Path) -> None:

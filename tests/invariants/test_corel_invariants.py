@@ -44,7 +44,7 @@ def a_log_opened_twice(patch: pytest.MonkeyPatch) -> None:
 
 def an_acknowledgement_without_a_plan(patch: pytest.MonkeyPatch) -> None:
     replica = a_primary()
-    replica.plan = None
+    replica.member.plan = None
     replica.tally.durable = replica.tally.told + 1
     replica.settle()
 
@@ -52,16 +52,16 @@ def an_acknowledgement_without_a_plan(patch: pytest.MonkeyPatch) -> None:
 def a_view_of_others(patch: pytest.MonkeyPatch) -> None:
     members = (ProcessId(9, 1, 1),)
     place = Place(OrderKey(NO_RING, 1, NO_RING), 0)
-    a_primary()._begin_view(GroupView(GROUP, ConfigurationKind.REGULAR, members, (), place, "join"))
+    a_primary().handler.begin_view(GroupView(GROUP, ConfigurationKind.REGULAR, members, (), place, "join"))
 
 
 def an_agreement_on_less(patch: pytest.MonkeyPatch) -> None:
     replica = a_primary()
     assert replica.plan is not None
     green = replica.zones.green_runs
-    replica._parts = [Priority(replica.plan.log, NO_ROUND, (), (), True)]
+    replica.handler._parts = [Priority(replica.plan.log, NO_ROUND, (), (), True)]
     plan = replace(replica.plan, log=replica.zones.log, base=green, green=green, length=99)
-    replica._agree(plan)
+    replica.handler._agree(plan)
 
 
 def a_primary_with_yellow_runs(patch: pytest.MonkeyPatch) -> None:
@@ -69,25 +69,25 @@ def a_primary_with_yellow_runs(patch: pytest.MonkeyPatch) -> None:
     assert replica.plan is not None
     patch.setattr(replica.journal, "step", lambda frame: [])
     replica.zones.yellow.append(run(1))
-    replica._establish(replica.plan)
+    replica.handler._establish(replica.plan)
 
 
 def durability_without_a_plan(patch: pytest.MonkeyPatch) -> None:
     replica = a_primary()
-    replica.plan = None
-    replica._is_durable(set())
+    replica.member.plan = None
+    replica.ordering._is_durable(set())
 
 
 def an_acknowledgement_of_no_plan(patch: pytest.MonkeyPatch) -> None:
     replica = a_primary()
-    replica.plan = None
-    replica._acknowledgement()
+    replica.member.plan = None
+    replica.ordering._acknowledgement()
 
 
 def barriers_without_a_plan(patch: pytest.MonkeyPatch) -> None:
     replica = a_primary()
-    replica.plan = None
-    replica._tend_barriers()
+    replica.member.plan = None
+    replica.ordering._tend_barriers()
 
 
 def an_answer_to_what_nobody_asked(patch: pytest.MonkeyPatch) -> None:

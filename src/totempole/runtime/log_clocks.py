@@ -5,8 +5,9 @@ records so far. So one record from a host whose clock is a year ahead stops the 
 records until then have the same time, and no lease of a replicated object ends. The order itself needs no
 clocks. So nothing is refused, and the people who run the nodes are told which clock to correct.
 
-The protocol reads no clock (`corel.layer.Replica.times` has what came), so its node compares. A run may come
-late, and never before its time: a difference is that of the two clocks at least, however slow the network is.
+The protocol reads no clock (`corel.layer.Replica.take_times` has what came), so its node compares. A run may
+come late, and never before its time: a difference is that of the two clocks at least, however slow the
+network is.
 """
 
 from __future__ import annotations

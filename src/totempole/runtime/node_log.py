@@ -242,8 +242,7 @@ class NodeLog:
         """Called a few times a second."""
         replica = self._replica()
         if replica.is_open:
-            times, replica.times = replica.times, {}
-            now_us = self._host.wall_us()
+            times, now_us = replica.take_times(), self._host.wall_us()
             for alarm in self._clocks.compare(replica.me, times, replica.zones.time_us, now_us):
                 self.alarmed(alarm)
 

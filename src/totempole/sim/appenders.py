@@ -14,7 +14,8 @@ from typing import cast
 from totempole.checkers.verdict import Findings, Verdict
 from totempole.corel.commands import AppendRecords, ChangeReplicas, ReadBarrier
 from totempole.corel.events import Accepted, BarrierPassed, Durable, Fenced, Lost, Placed
-from totempole.corel.layer import Phase, Replica
+from totempole.corel.layer import Replica
+from totempole.corel.member import Phase
 from totempole.corel.quorum import DYNAMIC
 from totempole.corel.run import RunId
 from totempole.errors import SessionError

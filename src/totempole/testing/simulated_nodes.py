@@ -14,7 +14,7 @@ from typing import cast
 from totempole.checkers import check
 from totempole.client.endpoint import SIMULATED
 from totempole.corel.config import LogConfig
-from totempole.corel.layer import Phase
+from totempole.corel.member import Phase
 from totempole.daemon.config import ClientsConfig
 from totempole.groups.config import GroupConfig
 from totempole.log_service.server import LogService

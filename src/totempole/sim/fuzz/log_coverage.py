@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from totempole.corel.layer import Phase
+from totempole.corel.member import Phase
 from totempole.sim.fuzz.coverage import FATES, FAULTS, RUNS
 from totempole.sim.script_logs import LOG_VERBS
 from totempole.sim.script_runner import Outcome

@@ -11,7 +11,8 @@ from typing import Any, cast
 
 from totempole.checkers.linearizability import judge
 from totempole.checkers.verdict import Findings, Outcome, Verdict
-from totempole.corel.layer import Phase, Replica
+from totempole.corel.layer import Replica
+from totempole.corel.member import Phase
 from totempole.corel.run import RunKind, records_of
 from totempole.corel.zones import Ordered
 from totempole.errors import CodecError
