@@ -13,6 +13,7 @@ from zlib import crc32
 
 import pytest
 
+from crowded import crowded
 from totempole.errors import SessionError
 from totempole.log.snapshots import StoredHead
 from totempole.objects import snapshot_taker, spool
@@ -458,6 +459,11 @@ def test_the_child_has_no_descriptors_of_the_program() -> None:
     os.close(writing)
     assert writing not in open_there
     assert len(open_there) <= 3 + 2 + 1, "standard ones, the file, the report, and that of the listing"
+
+
+def test_a_program_with_many_descriptors_gets_its_snapshots() -> None:
+    with crowded():
+        assert _encoded(lambda: [b"state"]) == b"state"
 
 
 def test_the_childs_prints_lead_nowhere(capfd: pytest.CaptureFixture[str]) -> None:
