@@ -93,6 +93,8 @@ FOLLOWS_MAX = 4_096
 """Logs that one client follows."""
 BARRIERS_MAX = 64
 """Barriers that one client waits for."""
+REQUESTS_MAX = 1_024
+"""Requests to the log that one client waits for. It is not listened to while there are more."""
 
 GRANT_US = 30_000_000
 GRANT_BYTES_PER_US = 1
@@ -242,6 +244,7 @@ class Connection:
         ring, nor while it leaves unread so much that its own sends are to wait."""
         held_up = self.account.overloaded or self.queue.blocks or self._server.crowded
         held_up = held_up or (bool(self._appends) and not self._server.log_accepts)
+        held_up = held_up or len(self._appends) >= REQUESTS_MAX
         return self.phase is Phase.GREETING or (self.phase is Phase.OPEN and not held_up)
 
     @property
@@ -462,6 +465,7 @@ class Connection:
         if not self._server.limits.append_bytes_max:
             self.answer(Refused(request, NO_LOG))
             return
+        self._check_is_new(request)
         self._appends[request] = wants_durable
         try:
             self._server.feed(command)
@@ -470,6 +474,11 @@ class Connection:
             self._barriers.discard(request)
             is_closed = self._server.log_is_closed
             self.answer((RunLost(request, NO_RUN, str(error))) if is_closed else Refused(request, str(error)))
+
+    def _check_is_new(self, request: int) -> None:
+        """Two under one number would count as one, and the answer to either as that to both."""
+        if request in self._appends:
+            raise ProtocolViolation("request in use", f"request {request} waits for its answer already")
 
     def _follow(self, frame: FollowLog) -> None:
         if not self._server.limits.append_bytes_max:
@@ -482,6 +491,7 @@ class Connection:
         if not self._server.limits.append_bytes_max:
             self.answer(Refused(request, NO_LOG))
             return
+        self._check_is_new(request)
         if len(self._barriers) >= BARRIERS_MAX:
             text = f"{BARRIERS_MAX} barriers are waited for already: one serves all who wait for it"
             self.answer(Refused(request, text))
