@@ -596,8 +596,7 @@ class Replica(BaseLayer):
             self._scope.tell(GreenLine(zones.log, zones.green_runs, zones.position))
 
     def _is_pending(self, run: RunId) -> bool:
-        zones = self.zones
-        return self.outbox.holds(run) or any(each.id == run for each in (*zones.yellow, *zones.red))
+        return self.outbox.holds(run) or self.zones.is_pending(run)
 
     # The group below
 
