@@ -13,7 +13,7 @@ from totempole.corel.commands import CloseLog
 from totempole.corel.config import LogConfig
 from totempole.corel.layer import OUTBOX_BYTES_MAX
 from totempole.corel.run import RunId
-from totempole.daemon.connection import FRAMES_PER_TURN, REQUESTS_MAX
+from totempole.daemon.connection import FRAMES_PER_TURN, REQUESTS_MAX, TURN_US, Connection
 from totempole.groups import pack
 from totempole.session import (
     FRAME_BYTES_MAX,
@@ -187,6 +187,29 @@ def test_a_barrier_that_is_open_is_not_asked_for_again(tmp_path: Path) -> None:
     with daemon(tmp_path, log=MINORITY) as it, it.program() as program:
         program.write(*[AskBarrier(7)] * 100)
         assert "request 7" in program.last().text
+
+
+def test_frames_that_take_long_have_a_turn_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """36 bytes append 65,536 empty records with as many empty keys: the ring is seen to between any two."""
+    turns: list[int] = []
+    take_turn, append = Connection.take_turn, Connection._append
+
+    def counted(self: Connection) -> None:
+        turns.append(0)
+        take_turn(self)
+
+    with daemon(tmp_path, log=ALONE) as it, it.program() as program:
+
+        def slow(self: Connection, frame: Append, size: int) -> None:
+            turns[-1] += 1
+            it.loop.skew_us += TURN_US
+            append(self, frame, size)
+
+        monkeypatch.setattr(Connection, "take_turn", counted)
+        monkeypatch.setattr(Connection, "_append", slow)
+        program.write(*(Append(number, "log", BATCH) for number in range(1, 41)))
+        assert [program.expect(RunPlaced).request for _ in range(40)] == list(range(1, 41))
+        assert max(turns) == 1
 
 
 def test_a_program_with_many_requests_open_is_not_listened_to(tmp_path: Path) -> None:

@@ -82,7 +82,8 @@ SEND_BUFFER_BYTES = 2_097_152
 SHARED_PART = 4
 """Memory that a client shares with the daemon is at most such a part of what it may leave unread."""
 FRAMES_PER_TURN = 32
-"""A turn: one read, and so many frames."""
+TURN_US = 1_000
+"""A turn: one read, and so many frames, or those that are begun within so long."""
 WRITES_PER_TURN = 4
 
 GREETING_US = 5_000_000
@@ -300,10 +301,17 @@ class Connection:
         self.queue.exchange = sharing.exchange if sharing is not None else None
 
     def _take_frames(self) -> None:
-        frames = self._reader.take(FRAMES_PER_TURN)
+        """As many as a turn has time for: a few bytes may ask for much (65,536 empty records)."""
+        until_us = self._server.now_us() + TURN_US
+        frames: list[tuple[int, Payload]] = []
+        for _ in range(FRAMES_PER_TURN):
+            frames = self._reader.take(1)
+            if not frames:
+                break
+            self._take(*frames[0])
+            if self._server.now_us() >= until_us:
+                break
         self._more = bool(frames) and len(self._reader) > 0
-        for kind, body in frames:
-            self._take(kind, body)
 
     def _take(self, kind: int, body: Payload) -> None:
         match self.phase:
