@@ -169,6 +169,11 @@ class EncodingChild:
             raise ProviderError(heard[_REPORT.size :].decode(errors="replace"))
         self._spool.size, self._spool.crc = size, crc
 
+    def give_up(self) -> None:
+        """In place of `wait`, where nobody can wait."""
+        os.close(self._report)
+        self._reap()
+
     def _reap(self) -> str:
         """Ends the child, if it has not ended: it has said all that it has to say. How it ended, in words."""
         self.kill()
