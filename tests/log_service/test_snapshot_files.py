@@ -179,6 +179,19 @@ def test_one_that_is_kept_already_and_damaged_is_written_again(kept: Kept, tmp_p
     assert again.get(10) == b"state"
 
 
+def test_one_that_is_written_again_while_it_is_read_stays(kept: Kept, tmp_path: Path) -> None:
+    kept.put(10)
+    _flip(kept.directory / snapshot_name("bank", 10))
+    again = Kept(tmp_path)
+    damaged = again.files.open("bank", 10)
+    assert damaged is not None
+    with damaged:
+        assert again.put(10) == (10,)
+        assert not again.files.verify(damaged)
+    assert again.get(10) == b"state"
+    assert len(again.said) == 1
+
+
 def test_snapshots_of_another_log_go_and_do_not_count(kept: Kept) -> None:
     kept.put(100, log=LOG + 1)
     kept.put(200, log=LOG + 1)

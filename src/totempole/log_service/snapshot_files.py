@@ -197,7 +197,8 @@ class SnapshotFiles:
         try:
             file.check()
         except (LogDamagedError, OSError) as error:
-            self._set_aside(file.path, str(error))
+            if _is_there(file):
+                self._set_aside(file.path, str(error))
             return False
         if len(self._verified) >= VERIFIED_MAX:
             self._verified.clear()
@@ -301,6 +302,14 @@ class SnapshotFiles:
         older = sorted(self.directory.glob(f"{path.name[:16]}-*{DAMAGED}"))[:-DAMAGED_MAX]
         for each in older:
             each.unlink(missing_ok=True)
+
+
+def _is_there(file: SnapshotFile) -> bool:
+    """Whether its name still leads to it. While it was read, a put may have written it again."""
+    try:
+        return os.lstat(file.path).st_ino == file.identity[0]
+    except OSError:
+        return False
 
 
 def _opened(path: Path, head: StoredHead, *, again: bool) -> Unfinished:
