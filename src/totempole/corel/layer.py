@@ -132,6 +132,8 @@ LANE_BYTES = 256 * 1024
 PLACES_MAX = 65_536
 """Green runs whose places can be asked for without reading the log."""
 NAME_BYTES_MAX = 100
+HOLDS_MAX = 65_536
+"""Readers that hold the log. Every replica keeps all, and each segment of its log begins with them."""
 RUN_BYTES_MAX = 16 * 1024 * 1024
 """What is appended at once, where messages of the groups are larger."""
 OUTBOX_BYTES_MAX = 16 * 1024 * 1024
@@ -529,6 +531,12 @@ class Replica(BaseLayer):
 
     def _set_hold(self, command: SetHold) -> None:
         self._check(command.reader)
+        holds = self.zones.holds
+        if len(holds) >= HOLDS_MAX and command.reader not in holds:
+            raise SessionError(
+                f"{len(holds)} readers hold the log, as many as can: release those that nobody needs "
+                "(`totem log holds`, `totem log hold NAME --release`)"
+            )
         body = pack_body(Hold(command.reader, command.position))
         self._submit(command.process, command.request, RunKind.HOLD, 0, body, 0)
 
