@@ -420,6 +420,20 @@ def test_a_damaged_head_is_set_aside_when_it_is_asked_for(kept: Kept) -> None:
     assert kept.names() == [snapshot_name("bank", 10) + ".damaged"]
 
 
+def test_a_damaged_head_is_set_aside_though_nobody_asks_for_it(kept: Kept) -> None:
+    """Otherwise its file would stay for good, and be complained of whenever snapshots are listed."""
+    for position in (10, 20):
+        kept.put(position)
+    _flip(kept.directory / snapshot_name("bank", 20), 100)
+    assert kept.put(30) == (30, 10)
+    assert kept.put(40) == (40, 30)
+    names = [snapshot_name("bank", 20) + ".damaged", *(snapshot_name("bank", each) for each in (30, 40))]
+    assert kept.names() == names
+    del kept.said[:]
+    assert [head.position for head in kept.files.heads("bank")] == [40, 30]
+    assert not kept.said
+
+
 @pytest.mark.parametrize("change", [-1, 1])
 def test_a_file_of_another_length_is_set_aside(kept: Kept, change: int) -> None:
     kept.put(10)
