@@ -10,8 +10,8 @@ from corel_stage import Stage
 
 from totempole.core.effects import TimerName
 from totempole.core.inputs import Expired
-from totempole.corel import view_handler
-from totempole.corel.commands import AppendRecords
+from totempole.corel import submissions, view_handler
+from totempole.corel.commands import AppendRecords, SetHold
 from totempole.corel.config import LogConfig
 from totempole.corel.layer import LAYER, RUN_BYTES_MAX
 from totempole.corel.member import Timer
@@ -60,6 +60,26 @@ def test_too_much_at_once_is_refused() -> None:
     batch = pack([bytes(RUN_BYTES_MAX)])
     with pytest.raises(SessionError, match="bytes to be appended at once"):
         stage.world.feed(1, AppendRecords(1, 1, "log", batch, (), 0))
+
+
+def test_more_readers_than_can_hold_the_log_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One program could fill the memory of all replicas otherwise, and the beginning of each segment."""
+    monkeypatch.setattr(submissions, "HOLDS_MAX", 2)
+    stage = Stage(3)
+
+    def hold(reader: str, position: int) -> None:
+        stage.world.feed(1, SetHold(1, 1, reader, position))
+        stage.run()
+
+    hold("a", 1)
+    hold("b", 2)
+    with pytest.raises(SessionError, match="2 readers hold the log"):
+        hold("c", 3)
+    hold("a", 4)
+    assert stage.world.replica(3).zones.holds == {"a": 4, "b": 2}
+    hold("b", -1)
+    hold("c", 3)
+    assert stage.world.replica(3).zones.holds == {"a": 4, "c": 3}
 
 
 def test_a_run_that_cannot_be_read_is_passed_over_by_all() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterator
 from random import Random
 
 import pytest
@@ -24,6 +26,7 @@ from totempole.corel.frames import (
     decode,
     encode,
 )
+from totempole.corel.outbox import Outbox
 from totempole.corel.quorum import NO_FORMATION, Formation, ReplicaSet, Voter
 from totempole.corel.run import Hold, Run, RunId, RunKind, Stamp, pack_body, pack_records, primary_run
 from totempole.corel.zones import Ordered, replay, without_pending
@@ -63,6 +66,40 @@ def test_colours() -> None:
     ordered = zones.apply(Greened(3))
     assert [(each.run.id.origin, each.place, each.position) for each in ordered] == [(1, 1, 0), (2, 2, 1)]
     assert not zones.pending_bytes
+
+
+class _UnwalkedList(list[Run]):
+    def __iter__(self) -> Iterator[Run]:
+        raise AssertionError("all that is pending is looked at")
+
+
+class _UnwalkedDeque(deque[Run]):
+    def __iter__(self) -> Iterator[Run]:
+        raise AssertionError("all that is pending is looked at")
+
+
+def test_what_is_pending_is_known_without_a_look_at_all_of_it() -> None:
+    """Any program may ask, and 64 MiB of small runs may be pending."""
+    zones = replay([*founded(), Placed(run(1), Colour.YELLOW), Placed(run(2), Colour.YELLOW)])
+    zones.apply(Placed(run(1, origin=2), Colour.RED))
+    zones.apply(Greened(2))
+    asked = [RunId(1, 1, 1), RunId(1, 1, 2), RunId(2, 1, 1), RunId(2, 1, 2)]
+    again = replay([zones.mark()])
+    assert [again.is_pending(each) for each in asked] == [False, True, True, False]
+    zones.red, zones.yellow = _UnwalkedList(zones.red), _UnwalkedDeque(zones.yellow)
+    assert [zones.is_pending(each) for each in asked] == [False, True, True, False]
+    zones.apply(Promoted((RunId(2, 1, 1),)))
+    zones.apply(Greened(3))
+    assert [zones.is_pending(each) for each in asked] == [False, False, True, False]
+    outbox = Outbox(1, 1_000)
+    outbox.open(7)
+    assert not outbox.holds(RunId(1, 7, 1))
+    for _ in range(4):
+        outbox.add(RunKind.RECORDS, 1, b"", 0)
+    outbox.delivered(RunId(1, 7, 1), is_ordering=True)
+    outbox._own = _UnwalkedDeque(outbox._own)
+    names = [*(RunId(1, 7, number) for number in range(1, 6)), RunId(1, 6, 2), RunId(2, 7, 2)]
+    assert [outbox.holds(each) for each in names] == [False, True, True, True, False, False, False]
 
 
 def test_time_never_runs_backwards() -> None:

@@ -39,6 +39,7 @@ from totempole.types import Fence
 ALONE = LogConfig(replicas=(1,))
 MINORITY = LogConfig(replicas=(1, 2, 3))
 BATCH = pack([b"a", b"b"])
+THREE = ((1, "another"), (2, "one"), (3, "two"))
 KIB = 1024
 
 
@@ -54,6 +55,13 @@ def green_runs(it: Daemon) -> int:
     replica = it.loop.replica
     assert replica is not None
     return it.loop.ask(lambda: replica.zones.green_runs)
+
+
+def set_disk(it: Daemon, works: bool) -> None:
+    def do() -> None:
+        it.loop.disk_works = works
+
+    it.loop.ask(do)
 
 
 def runs_of(frame: LogRuns) -> list[OrderedRun]:
@@ -218,6 +226,25 @@ def test_a_slow_follower_is_ended_and_not_the_others(tmp_path: Path) -> None:
         append(slow, "log")
         assert it.snapshot()["disconnected"] == {}
         assert line.place == given[-1].place
+
+
+def test_a_slow_follower_of_two_logs_is_ended_once(tmp_path: Path) -> None:
+    """Runs of both become green at once: it is ended with the first, and nobody follows the second."""
+    with (
+        primary(tmp_path, client_receive_bytes_max=64 * KIB) as it,
+        it.program("slow") as slow,
+        it.program("author") as author,
+    ):
+        follow(slow, "one", 1)
+        follow(slow, "two", 2)
+        while not it.snapshot()["followers_too_slow"]:
+            set_disk(it, False)
+            author.write(*(Append(number, log, pack([bytes(20_000)])) for number, log in THREE))
+            assert {author.expect(RunAccepted).request for _ in THREE} == {1, 2, 3}
+            set_disk(it, True)
+            assert {author.expect(RunPlaced).request for _ in THREE} == {1, 2, 3}
+        assert it.snapshot()["followers"] == 0
+        append(author, "two")
 
 
 def test_a_program_that_never_reads_holds_up_nobody(tmp_path: Path) -> None:

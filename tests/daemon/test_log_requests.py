@@ -6,16 +6,20 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import pytest
 from daemon_loop import Daemon, Program, daemon
 
 from totempole.corel.commands import CloseLog
 from totempole.corel.config import LogConfig
 from totempole.corel.layer import OUTBOX_BYTES_MAX
+from totempole.corel.run import RunId
+from totempole.daemon.connection import FRAMES_PER_TURN, REQUESTS_MAX, TURN_US, Connection
 from totempole.groups import pack
 from totempole.session import (
     FRAME_BYTES_MAX,
     NO_RUN,
     Append,
+    AskBarrier,
     FindRun,
     HoldLog,
     Refused,
@@ -29,6 +33,7 @@ from totempole.session import (
 from totempole.types import Fence
 
 ALONE = LogConfig(replicas=(1,), segment_bytes=2**30)
+MINORITY = LogConfig(replicas=(1, 2, 3))
 BATCH = pack([b"a", b"b"])
 
 
@@ -166,3 +171,60 @@ def test_a_daemon_whose_log_is_full_does_not_listen(tmp_path: Path) -> None:
         placed = [program.expect(RunPlaced) for _ in range(count)]
         sending.join()
         assert [(each.request, each.position) for each in placed] == [(n + 1, n) for n in range(count)]
+
+
+@pytest.mark.parametrize("second", [Append(7, "log", BATCH), FindRun(7, (0, 0, 0)), AskBarrier(7)])
+def test_a_request_that_is_open_is_not_made_again(tmp_path: Path, second: Any) -> None:
+    """The answer to the second would count for the first: more than its bounds could wait."""
+    with daemon(tmp_path, log=ALONE) as it, it.program() as program:
+        set_disk(it, False)
+        program.write(Append(7, "log", BATCH), second)
+        assert "request 7" in program.last().text
+        it.wait_for(lambda status: status["disconnected"] == {"request in use": 1})
+
+
+def test_a_barrier_that_is_open_is_not_asked_for_again(tmp_path: Path) -> None:
+    with daemon(tmp_path, log=MINORITY) as it, it.program() as program:
+        program.write(*[AskBarrier(7)] * 100)
+        assert "request 7" in program.last().text
+
+
+def test_frames_that_take_long_have_a_turn_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """36 bytes append 65,536 empty records with as many empty keys: the ring is seen to between any two."""
+    turns: list[int] = []
+    take_turn, append = Connection.take_turn, Connection._append
+
+    def counted(self: Connection) -> None:
+        turns.append(0)
+        take_turn(self)
+
+    with daemon(tmp_path, log=ALONE) as it, it.program() as program:
+
+        def slow(self: Connection, frame: Append, size: int) -> None:
+            turns[-1] += 1
+            it.loop.skew_us += TURN_US
+            append(self, frame, size)
+
+        monkeypatch.setattr(Connection, "take_turn", counted)
+        monkeypatch.setattr(Connection, "_append", slow)
+        program.write(*(Append(number, "log", BATCH) for number in range(1, 41)))
+        assert [program.expect(RunPlaced).request for _ in range(40)] == list(range(1, 41))
+        assert max(turns) == 1
+
+
+def test_a_program_with_many_requests_open_is_not_listened_to(tmp_path: Path) -> None:
+    with daemon(tmp_path, log=ALONE) as it, it.program() as program, it.program() as other:
+        set_disk(it, False)
+        other.write(Append(7, "log", BATCH))
+        run = other.expect(RunAccepted).run
+        program.write(*(FindRun(number, run) for number in range(1, 2 * REQUESTS_MAX + 1)))
+        for _ in range(REQUESTS_MAX):
+            program.expect(RunUnknown)
+        replica = it.loop.replica
+        assert replica is not None
+        waiting = it.loop.ask(lambda: len(replica.requests._waiting[RunId(*run)]))
+        assert REQUESTS_MAX < waiting <= REQUESTS_MAX + 1 + FRAMES_PER_TURN
+        set_disk(it, True)
+        assert sorted({program.expect(RunPlaced).request for _ in range(2 * REQUESTS_MAX)})[-1] == (
+            2 * REQUESTS_MAX
+        )

@@ -508,3 +508,27 @@ def test_when_memory_is_short_whoever_left_most_unread_goes(tmp_path: Path) -> N
         assert quick.payloads(1) == [b"fine"]
         for program in lazy:
             program.socket.close()
+
+
+def test_when_memory_is_short_whoever_has_said_bye_and_reads_nothing_goes_first(tmp_path: Path) -> None:
+    """What waits for a program that takes its leave is still written to it, if it reads."""
+    settings = {"client_receive_bytes_max": MIB, "memory_bytes_max": 2 * MIB}
+    groups = GroupConfig(message_bytes_max=900_000, partial_bytes_max=MIB)
+    payloads = [bytes([number]) * 20_000 for number in range(45)]
+    with daemon(tmp_path, groups, **settings) as it, it.program() as sender, it.program() as quick:
+        quick.join("g")
+        lazy = [it.program() for _ in range(2)]
+        for number, program in enumerate(lazy):
+            program.join(f"g{number}")
+            before = it.snapshot()["queued_bytes"]
+            while it.snapshot()["queued_bytes"] < before + 900_000:
+                sender.send(f"g{number}", bytes(20_000))
+        for program in lazy:
+            program.write(Bye())
+        it.wait_for(lambda status: status["disconnected"] == {"bye": 2})
+        for payload in payloads:
+            sender.send("g", payload)
+        assert quick.payloads(45) == payloads
+        assert it.snapshot()["disconnected"] == {"bye": 2}
+        for program in lazy:
+            program.socket.close()

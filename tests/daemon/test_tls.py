@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import socket
 import ssl
+import struct
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -19,6 +22,8 @@ from totempole.daemon.config import ClientsConfig
 from totempole.daemon.tls import TlsFront, certificate_name, server_context
 from totempole.errors import ConfigurationError, NetworkError
 from totempole.session import Ended, Refused
+
+RESET_AT_CLOSE = struct.pack("ii", 1, 0)
 
 
 @contextmanager
@@ -81,6 +86,44 @@ def test_what_is_not_tls_is_refused_and_silence_has_a_limit(
             program.join("g")
         for sock in silent:
             sock.close()
+
+
+def test_whoever_is_gone_before_it_is_accepted_closes_nothing(tmp_path: Path) -> None:
+    """It has reset the connection while the front was busy: there is nothing to shake hands with."""
+    with tls_daemon(tmp_path) as (it, authority, address):
+        front = next(listener for listener in it.service._listeners if isinstance(listener, TlsFront))
+        accept, is_busy, is_gone = front._accept, threading.Event(), threading.Event()
+
+        def accept_late() -> None:
+            is_busy.set()
+            assert is_gone.wait(LIMIT_S)
+            accept()
+
+        front._accept = accept_late  # type: ignore[method-assign]
+        with socket.create_connection(address, LIMIT_S) as gone:
+            assert is_busy.wait(LIMIT_S)
+            gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_AT_CLOSE)
+        is_gone.set()
+        with connect(address, authority.client_context("a")) as program:
+            program.join("g")
+        it.wait_for(lambda _: not front._relays)
+        assert it.snapshot()["refused"] == {"handshake": 1}
+
+
+def test_without_descriptors_one_is_refused_and_the_next_comes_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with tls_daemon(tmp_path) as (it, authority, address):
+        with monkeypatch.context() as patched:
+            patched.setattr(socket, "socketpair", refuse)
+            with suppress(OSError), connect(address, authority.client_context("a"), greet=False) as early:
+                assert early.last() is None
+            it.wait_for(lambda status: status["refused"] == {"handshake": 1})
+        with connect(address, authority.client_context("a")) as program:
+            program.join("g")
 
 
 def test_handshakes_under_way_are_bounded(tmp_path: Path) -> None:

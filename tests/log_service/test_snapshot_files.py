@@ -179,6 +179,19 @@ def test_one_that_is_kept_already_and_damaged_is_written_again(kept: Kept, tmp_p
     assert again.get(10) == b"state"
 
 
+def test_one_that_is_written_again_while_it_is_read_stays(kept: Kept, tmp_path: Path) -> None:
+    kept.put(10)
+    _flip(kept.directory / snapshot_name("bank", 10))
+    again = Kept(tmp_path)
+    damaged = again.files.open("bank", 10)
+    assert damaged is not None
+    with damaged:
+        assert again.put(10) == (10,)
+        assert not again.files.verify(damaged)
+    assert again.get(10) == b"state"
+    assert len(again.said) == 1
+
+
 def test_snapshots_of_another_log_go_and_do_not_count(kept: Kept) -> None:
     kept.put(100, log=LOG + 1)
     kept.put(200, log=LOG + 1)
@@ -405,6 +418,20 @@ def test_a_damaged_head_is_set_aside_when_it_is_asked_for(kept: Kept) -> None:
     assert "does not fit its checksum" in kept.said[0]
     assert kept.get(10) is None
     assert kept.names() == [snapshot_name("bank", 10) + ".damaged"]
+
+
+def test_a_damaged_head_is_set_aside_though_nobody_asks_for_it(kept: Kept) -> None:
+    """Otherwise its file would stay for good, and be complained of whenever snapshots are listed."""
+    for position in (10, 20):
+        kept.put(position)
+    _flip(kept.directory / snapshot_name("bank", 20), 100)
+    assert kept.put(30) == (30, 10)
+    assert kept.put(40) == (40, 30)
+    names = [snapshot_name("bank", 20) + ".damaged", *(snapshot_name("bank", each) for each in (30, 40))]
+    assert kept.names() == names
+    del kept.said[:]
+    assert [head.position for head in kept.files.heads("bank")] == [40, 30]
+    assert not kept.said
 
 
 @pytest.mark.parametrize("change", [-1, 1])

@@ -19,6 +19,7 @@ import pytest
 
 import totempole
 from certificates import Authority
+from crowded import crowded
 from serving import LIMIT_S, QUICK, Service, serving
 from totempole.client import blocking_log_reader, log_reader
 from totempole.client.endpoint import Reconnect, Tls
@@ -166,6 +167,16 @@ def test_what_is_put_is_got(log: WrittenLog, service: Service, kind: str) -> Non
     assert (newest.position, before.position) == (70, 60)
     assert stores.newest(below=59) is None
     assert stores.newest("queue") is None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_program_with_many_descriptors_puts_and_gets(log: WrittenLog, service: Service, kind: str) -> None:
+    stores = Stores(kind, service.socket)
+    with crowded():
+        assert stores.put(head_of(50, b"state"), Bytes(b"state")) == SnapshotStored(1, (50,))
+        loaded = stores.load()
+    assert loaded is not None
+    assert loaded.content == b"state"
 
 
 def test_a_snapshot_is_for_its_service_user_alone(log: WrittenLog, service: Service) -> None:

@@ -13,6 +13,7 @@ from zlib import crc32
 
 import pytest
 
+from crowded import crowded
 from totempole.errors import SessionError
 from totempole.log.snapshots import StoredHead
 from totempole.objects import snapshot_taker, spool
@@ -290,6 +291,25 @@ def test_where_a_fork_fails_it_is_encoded_between_two_commands(
     assert len(os.listdir("/proc/self/fd")) == len(before)
 
 
+@pytest.mark.parametrize("count", [0, 1], ids=["asking", "putting"])
+def test_where_no_thread_can_be_started_calls_go_on(count: int, caplog: pytest.LogCaptureFixture) -> None:
+    """Where processes are limited, threads are, too."""
+
+    def run(work: Callable[[], None]) -> None:
+        begun.append(work)
+        if len(begun) == count + 1:
+            raise RuntimeError("can't start new thread")
+        work()
+
+    begun: list[Callable[[], None]] = []
+    host, before = Host(), (children(), set(os.listdir("/proc/self/fd")))
+    host.taker.run = run
+    host.apply(50)
+    assert host.stored, "it is tried again"
+    assert "can't start new thread" in caplog.text
+    assert (children(), set(os.listdir("/proc/self/fd"))) == before
+
+
 def test_where_there_is_no_fork_it_is_encoded_between_two_commands(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -458,6 +478,11 @@ def test_the_child_has_no_descriptors_of_the_program() -> None:
     os.close(writing)
     assert writing not in open_there
     assert len(open_there) <= 3 + 2 + 1, "standard ones, the file, the report, and that of the listing"
+
+
+def test_a_program_with_many_descriptors_gets_its_snapshots() -> None:
+    with crowded():
+        assert _encoded(lambda: [b"state"]) == b"state"
 
 
 def test_the_childs_prints_lead_nowhere(capfd: pytest.CaptureFixture[str]) -> None:

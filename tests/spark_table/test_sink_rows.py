@@ -161,6 +161,8 @@ def test_the_names_of_a_producer_fit() -> None:
     assert len(longest.staged_log) <= 100
     assert len(longest.hold(2**31, 2**36)) <= 100
     assert longest.batch_held(longest.hold(12, 34)) == 12
+    assert Producer("day").batch_held(Producer("day/0").hold(12, 34)) is None, "keys may have a slash"
+    assert Producer("day").batch_held(Producer("day/0/1").hold(12, 34)) is None
     for wrong in ("", "x" * 65, "a\nb"):
         with pytest.raises(ConfigurationError, match="option idempotencyKey"):
             check_id("idempotencyKey", wrong)

@@ -299,7 +299,9 @@ class Link:
         """Whether `next` would not wait; or only for the rest of a frame."""
         if self._frames or (isinstance(self._socket, ssl.SSLSocket) and self._socket.pending()):
             return True
-        return bool(select.select([self._socket], [], [], 0)[0])
+        poll = select.poll()  # `select` takes no descriptor from 1024 on
+        poll.register(self._socket, select.POLLIN)
+        return bool(poll.poll(0))
 
     @property
     def has_frames(self) -> bool:

@@ -348,8 +348,7 @@ class Replica(BaseLayer):
         self.requests.find(command.process, command.request, command.run, self._is_pending)
 
     def _is_pending(self, run: RunId) -> bool:
-        zones = self.zones
-        return self.outbox.holds(run) or any(each.id == run for each in (*zones.yellow, *zones.red))
+        return self.outbox.holds(run) or self.zones.is_pending(run)
 
     def _is_past(self, run: RunId) -> bool:
         return self.zones.has(run) and not self._is_pending(run)

@@ -55,7 +55,8 @@ class Outbox:
         return run
 
     def holds(self, run: RunId) -> bool:
-        return any(each.id == run for each in self._own)
+        own = self._own
+        return self.is_own(run) and bool(own) and own[0].id.number <= run.number <= own[-1].id.number
 
     def is_own(self, run: RunId) -> bool:
         return run.origin == self._me and run.life == self._life

@@ -16,6 +16,8 @@ from totempole.errors import CodecError, SessionError
 from totempole.groups.packing import Batch
 
 NAME_BYTES_MAX = 100
+HOLDS_MAX = 65_536
+"""Readers that hold the log. Every replica keeps all, and each segment of its log begins with them."""
 
 
 class Submissions:
@@ -38,6 +40,12 @@ class Submissions:
 
     def set_hold(self, command: SetHold) -> None:
         self._check(command.reader)
+        holds = self._member.zones.holds
+        if len(holds) >= HOLDS_MAX and command.reader not in holds:
+            raise SessionError(
+                f"{len(holds)} readers hold the log, as many as can: release those that nobody needs "
+                "(`totem log holds`, `totem log hold NAME --release`)"
+            )
         body = pack_body(Hold(command.reader, command.position))
         self._submit(command.process, command.request, RunKind.HOLD, 0, body, 0)
 

@@ -121,6 +121,7 @@ class Zones:
         self.red: list[Run] = []
         """Sorted by their stamps."""
         self._red: dict[RunId, Run] = {}
+        self._yellow: set[RunId] = set()
         self.vector: dict[tuple[int, int], int] = {}
         """By origin and life, the last run that the replica has: it has all before (COReL, note 4)."""
         self.attempted = 0
@@ -155,6 +156,10 @@ class Zones:
 
     def is_red(self, run: RunId) -> bool:
         return run in self._red
+
+    def is_pending(self, run: RunId) -> bool:
+        """Whether it is there and not green. Programs ask, and pending runs may be very many."""
+        return run in self._red or run in self._yellow
 
     @property
     def recent_from(self) -> int:
@@ -362,11 +367,13 @@ class Zones:
 
     def _add_yellow(self, run: Run) -> None:
         self.yellow.append(run)
+        self._yellow.add(run.id)
         self.pending_bytes += run.size
         self._changes += run.kind in CHANGES
 
     def _pop_yellow(self) -> Run:
         run = self.yellow.popleft()
+        self._yellow.discard(run.id)
         self.pending_bytes -= run.size
         self._changes -= run.kind in CHANGES
         return run
@@ -402,6 +409,7 @@ class Zones:
 
     def _clear_pending(self) -> None:
         self.yellow.clear()
+        self._yellow.clear()
         self.red = []
         self._red.clear()
         self.pending_bytes = self.red_bytes = self._changes = 0

@@ -82,7 +82,8 @@ SEND_BUFFER_BYTES = 2_097_152
 SHARED_PART = 4
 """Memory that a client shares with the daemon is at most such a part of what it may leave unread."""
 FRAMES_PER_TURN = 32
-"""A turn: one read, and so many frames."""
+TURN_US = 1_000
+"""A turn: one read, and so many frames, or those that are begun within so long."""
 WRITES_PER_TURN = 4
 
 GREETING_US = 5_000_000
@@ -93,6 +94,8 @@ FOLLOWS_MAX = 4_096
 """Logs that one client follows."""
 BARRIERS_MAX = 64
 """Barriers that one client waits for."""
+REQUESTS_MAX = 1_024
+"""Requests to the log that one client waits for. It is not listened to while there are more."""
 
 GRANT_US = 30_000_000
 GRANT_BYTES_PER_US = 1
@@ -242,6 +245,7 @@ class Connection:
         ring, nor while it leaves unread so much that its own sends are to wait."""
         held_up = self.account.overloaded or self.queue.blocks or self._server.crowded
         held_up = held_up or (bool(self._appends) and not self._server.log_accepts)
+        held_up = held_up or len(self._appends) >= REQUESTS_MAX
         return self.phase is Phase.GREETING or (self.phase is Phase.OPEN and not held_up)
 
     @property
@@ -297,10 +301,17 @@ class Connection:
         self.queue.exchange = sharing.exchange if sharing is not None else None
 
     def _take_frames(self) -> None:
-        frames = self._reader.take(FRAMES_PER_TURN)
+        """As many as a turn has time for: a few bytes may ask for much (65,536 empty records)."""
+        until_us = self._server.now_us() + TURN_US
+        frames: list[tuple[int, Payload]] = []
+        for _ in range(FRAMES_PER_TURN):
+            frames = self._reader.take(1)
+            if not frames:
+                break
+            self._take(*frames[0])
+            if self._server.now_us() >= until_us:
+                break
         self._more = bool(frames) and len(self._reader) > 0
-        for kind, body in frames:
-            self._take(kind, body)
 
     def _take(self, kind: int, body: Payload) -> None:
         match self.phase:
@@ -462,6 +473,7 @@ class Connection:
         if not self._server.limits.append_bytes_max:
             self.answer(Refused(request, NO_LOG))
             return
+        self._check_is_new(request)
         self._appends[request] = wants_durable
         try:
             self._server.feed(command)
@@ -470,6 +482,11 @@ class Connection:
             self._barriers.discard(request)
             is_closed = self._server.log_is_closed
             self.answer((RunLost(request, NO_RUN, str(error))) if is_closed else Refused(request, str(error)))
+
+    def _check_is_new(self, request: int) -> None:
+        """Two under one number would count as one, and the answer to either as that to both."""
+        if request in self._appends:
+            raise ProtocolViolation("request in use", f"request {request} waits for its answer already")
 
     def _follow(self, frame: FollowLog) -> None:
         if not self._server.limits.append_bytes_max:
@@ -482,6 +499,7 @@ class Connection:
         if not self._server.limits.append_bytes_max:
             self.answer(Refused(request, NO_LOG))
             return
+        self._check_is_new(request)
         if len(self._barriers) >= BARRIERS_MAX:
             text = f"{BARRIERS_MAX} barriers are waited for already: one serves all who wait for it"
             self.answer(Refused(request, text))

@@ -139,7 +139,8 @@ class Followers:
 
     def _push(self, gathered: dict[str, list[Ordered]]) -> None:
         for log, runs in gathered.items():
-            followers = self._logs[log] if log else self._follows
+            # Nobody may be left: a program that is too slow for one of its logs follows none any more.
+            followers = self._logs.get(log) if log else self._follows
             if followers:
                 self._send(followers, _runs_frame(log, runs))
 

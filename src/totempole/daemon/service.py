@@ -475,8 +475,13 @@ class ClientService:
             self._make_room()
 
     def _make_room(self) -> None:
-        """The memory is used up: whoever has left most unread has to go."""
+        """The memory is used up: whoever has left most unread has to go; first those that go anyway."""
+        closing = [each for each in self._connections.values() if each.phase is Phase.CLOSING]
+        closing.sort(key=lambda each: each.queue.bytes)
         while self._memory.bytes + self._pool.bytes > self.config.memory_bytes_max:
+            if closing:
+                closing.pop().hang_up()
+                continue
             connection = max(self._processes.values(), key=lambda each: each.queue.bytes, default=None)
             if connection is None:
                 return

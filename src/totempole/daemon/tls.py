@@ -155,9 +155,16 @@ class TlsFront:
             sock, address = self._listener.accept()
         except OSError:
             return
-        sock.setblocking(False)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        outer = self._context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
+        try:
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.getpeername()  # raises if the connection was reset while it waited, as `wrap_socket` does
+            outer = self._context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
+        except OSError as error:
+            sock.close()
+            text = f"{address[0]}: gone before the TLS handshake: {_text(error)}"
+            self._call(lambda: self._complain("handshake", text, None))
+            return
         relay = Relay(outer, address[0], time.monotonic() + HANDSHAKE_S)
         self._relays[outer.fileno()] = relay
         self._watch(outer.fileno(), relay.events[0])
@@ -175,17 +182,17 @@ class TlsFront:
 
     def _shake(self, relay: Relay) -> None:
         try:
-            done = relay.shake()
+            if not relay.shake():
+                return
+            ours, theirs = socket.socketpair()
         except OSError as error:
             self._refuse(relay, f"the TLS handshake failed: {_text(error)}")
             return
-        if done:
-            identity = Identity(certificate=certificate_name(relay.outer.getpeercert() or {}))
-            ours, theirs = socket.socketpair()
-            ours.setblocking(False)
-            relay.begin(ours)
-            self._relays[ours.fileno()] = relay
-            self._call(lambda: self._enter(theirs, identity))
+        identity = Identity(certificate=certificate_name(relay.outer.getpeercert() or {}))
+        ours.setblocking(False)
+        relay.begin(ours)
+        self._relays[ours.fileno()] = relay
+        self._call(lambda: self._enter(theirs, identity))
 
     def _refuse(self, relay: Relay, text: str) -> None:
         peer = relay.peer

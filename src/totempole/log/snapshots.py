@@ -193,6 +193,13 @@ def snapshot_name(object_name: str, position: int) -> str:
     return f"{hash_of(object_name)}-{position:020d}.snapshot"
 
 
+def position_of(path: Path) -> int:
+    """Of a complete one."""
+    match = _NAME.match(path.name)
+    assert match is not None, "it has the name of a snapshot"
+    return int(match[2])
+
+
 def snapshot_files(directory: Path) -> list[Path]:
     """Those that are complete, in the order of their names; none if there is no such directory."""
     try:

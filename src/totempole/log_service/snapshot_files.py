@@ -35,8 +35,10 @@ from totempole.log.snapshots import (
     heads_in,
     pack_head,
     pack_rescues,
+    position_of,
     problem_of,
     read_rescues,
+    snapshot_files,
     snapshot_name,
     unpack_head,
 )
@@ -197,7 +199,8 @@ class SnapshotFiles:
         try:
             file.check()
         except (LogDamagedError, OSError) as error:
-            self._set_aside(file.path, str(error))
+            if _is_there(file):
+                self._set_aside(file.path, str(error))
             return False
         if len(self._verified) >= VERIFIED_MAX:
             self._verified.clear()
@@ -234,9 +237,17 @@ class SnapshotFiles:
         return self.prune(unfinished.head)
 
     def prune(self, head: StoredHead) -> tuple[int, ...]:
-        """Removes all but the newest of the object. Those of another log are not counted, and go."""
+        """Removes all but the newest of the object. Those of another log are not counted, and go. One whose
+        head is damaged is set aside: nobody who goes by heads would ask for it."""
         kept: list[int] = []
-        for each in self.heads(head.object):
+        heads = self.heads(head.object)
+        readable = {snapshot_name(each.object, each.position) for each in heads}
+        for path in snapshot_files(self.directory):
+            if path.name.startswith(hash_of(head.object)) and path.name not in readable:
+                with suppress(OSError, StorageError):  # of a newer version, perhaps
+                    if file := self.open(head.object, position_of(path)):
+                        file.close()
+        for each in heads:
             if each.log == head.log and len(kept) < KEPT:
                 kept.append(each.position)
             else:
@@ -301,6 +312,14 @@ class SnapshotFiles:
         older = sorted(self.directory.glob(f"{path.name[:16]}-*{DAMAGED}"))[:-DAMAGED_MAX]
         for each in older:
             each.unlink(missing_ok=True)
+
+
+def _is_there(file: SnapshotFile) -> bool:
+    """Whether its name still leads to it. While it was read, a put may have written it again."""
+    try:
+        return os.lstat(file.path).st_ino == file.identity[0]
+    except OSError:
+        return False
 
 
 def _opened(path: Path, head: StoredHead, *, again: bool) -> Unfinished:

@@ -155,8 +155,7 @@ class Source:
 
     def is_pending(self, run: RunId) -> bool:
         """The replica has the run, and it is not green."""
-        zones = self.zones
-        return any(each.id == run for each in (*zones.yellow, *zones.red))
+        return self.zones.is_pending(run)
 
     def has(self, run: RunId) -> bool:
         return self.zones.has(run)

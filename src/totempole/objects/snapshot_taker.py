@@ -161,7 +161,7 @@ class SnapshotTaker:
         if self._step is Step.IDLE and not self._is_closed:
             self._wanted = position
             self._step = Step.ASKING
-            self.run(lambda: self._work(self._ask))
+            self._start(self._ask)
 
     def settle(self) -> None:
         """Goes on with a snapshot that is on its way while no commands come. As `applied`, it is to be called
@@ -227,7 +227,19 @@ class SnapshotTaker:
             self.paused_s = time.perf_counter() - started_s
         self._step = Step.PUTTING
         position, child = max(self._position, self._wanted), self._child
-        self.run(lambda: self._work(lambda: self._put(subject, position, spool, child)))
+        if not self._start(lambda: self._put(subject, position, spool, child)):
+            if child is not None:
+                child.give_up()
+            spool.close()
+
+    def _start(self, step: Callable[[], Stored | Asked]) -> bool:
+        """Whether it has begun, on another thread. Where the system has none left, it has failed."""
+        try:
+            self.run(lambda: self._work(step))
+        except RuntimeError as error:
+            self._fail(error)
+            return False
+        return True
 
     def _fork(self, subject: Subject, spool: Spool) -> EncodingChild | None:
         try:

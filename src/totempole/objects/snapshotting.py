@@ -227,7 +227,8 @@ class ObjectSnapshots(Generic[T]):
             taker.begin(seen.position)
         elif time.monotonic() >= self._look_s:
             self._look_s = time.monotonic() + LOOK_S
-            taker.run(self._look)
+            with suppress(RuntimeError):  # the system has no thread left
+                taker.run(self._look)
 
     def next_hold(self) -> Hold | None:
         """A hold to be asked for now. `hold_answered` follows; until then there is no other."""

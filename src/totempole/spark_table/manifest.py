@@ -58,8 +58,8 @@ class Producer:
 
     def batch_held(self, hold: str) -> int | None:
         """The batch that a hold is of; None: it is not one of this producer's."""
-        batch, slash, _ = hold.removeprefix(f"{self}/").partition("/")
-        is_own = hold.startswith(f"{self}/") and slash and batch.isdecimal()
+        batch, _, position = hold.removeprefix(f"{self}/").partition("/")
+        is_own = hold.startswith(f"{self}/") and batch.isdecimal() and position.isdecimal()
         return int(batch) if is_own else None
 
 
