@@ -160,13 +160,12 @@ def test_a_daemon_whose_log_is_full_does_not_listen(tmp_path: Path) -> None:
             target=lambda: program.write(*(Append(number, "log", batch) for number in range(1, count + 1)))
         )
         sending.start()
-        sending.join(1.0)
-        assert sending.is_alive(), "the socket does not take all"
         replica = it.loop.replica
         assert replica is not None
-        assert (
-            OUTBOX_BYTES_MAX <= it.loop.ask(lambda: replica.outbox.bytes) < OUTBOX_BYTES_MAX + 2 * len(batch)
-        )
+        it.wait_for(lambda _status: it.loop.ask(lambda: replica.outbox.bytes) >= OUTBOX_BYTES_MAX)
+        sending.join(1.0)
+        assert sending.is_alive(), "the socket does not take all"
+        assert it.loop.ask(lambda: replica.outbox.bytes) < OUTBOX_BYTES_MAX + 2 * len(batch)
         set_disk(it, True)
         placed = [program.expect(RunPlaced) for _ in range(count)]
         sending.join()
