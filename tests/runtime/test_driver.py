@@ -668,9 +668,11 @@ def test_the_log_names_who_sent_what_was_dropped(place: Place, tmp_path: Path) -
         driver = members[0].driver
 
         def take_junk_then_a_members_words() -> None:
-            driver._receive(driver.networks[0], Channel.DATA, Read(b"junk", 0, (place.address(9), 9)))
+            driver.receiver._receive(
+                driver.networks[0], Channel.DATA, Read(b"junk", 0, (place.address(9), 9))
+            )
             words = a_join(2)._replace(incarnation=members[1].driver.ring.incarnation)
-            driver._receive(
+            driver.receiver._receive(
                 driver.networks[0],
                 Channel.DATA,
                 Read(cut(words), 0, members[1].driver.networks[0].sockets.own),

@@ -183,7 +183,7 @@ class Player:
 
     def _cut(self, *addresses: str) -> None:
         check_loopback(self._config)
-        self.driver.filter = PacketFilter(addresses)
+        self.driver.receiver.filter = PacketFilter(addresses)
 
     def _leave(self) -> None:
         self._quiet()

@@ -22,12 +22,12 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
-from totempole.core.effects import Alarm, Append, Channel, Recall, Trim, Write
+from totempole.core.effects import Alarm, Append, Recall, Trim, Write
 from totempole.core.inputs import Arrived, Expired, Input, Narrowed, Start, Written
 from totempole.core.order import Deliver, InstallConfiguration, Leave, Submit
 from totempole.corel.events import GreenNews, LogAlarm, LogAnswer, StandingChanged, Unknown
@@ -53,8 +53,7 @@ from totempole.runtime.network import Network, check_networks, check_separate
 from totempole.runtime.network_config import address_text
 from totempole.runtime.network_shown import log_line, standing
 from totempole.runtime.node_log import OWN_PROCESS, NodeLog
-from totempole.runtime.packet_filter import PacketFilter
-from totempole.runtime.reading import Reading
+from totempole.runtime.reading import Receiver
 from totempole.runtime.record import NodeRecord
 from totempole.runtime.reloading import (
     NEEDS_RESTART,
@@ -63,7 +62,7 @@ from totempole.runtime.reloading import (
     differences,
     with_networks_of,
 )
-from totempole.runtime.sockets import Address, Read
+from totempole.runtime.sockets import Address
 from totempole.runtime.storage import Storage, StorageWriter
 from totempole.session import NetworkStatus
 from totempole.srp.alarms import DeadLink, FormerLife, Impostor, SettingsDiffer
@@ -73,12 +72,6 @@ from totempole.srp.states import State
 from totempole.stack import NetworkSpec, ProcessorStack, build
 from totempole.types import Configuration, ConfigurationKind, ProcessorId, Service
 from totempole.wire.seal import Keyring
-
-READS_MAX = 256
-"""Reads of one socket before the loop looks at anything else."""
-
-SLICE = 32
-"""The same of several networks, before the next one has its turn."""
 
 OUTBOX_BYTES_MAX = 4_000_000
 """Messages that wait for a place in a packet, before senders have to."""
@@ -141,8 +134,6 @@ class Driver:
         """When each of the protocol's timers, and each function that waits (`at`), is due."""
         self.network_listeners: list[Callable[[NetworkChanged | NetworkRefused], None]] = []
         """Called on this thread with what is told of the networks of a redundant ring."""
-        self.filter: PacketFilter | None = None
-        """Of a node in a lab."""
         self._housekeeping_us = 0
         self._calls: deque[Callable[[], None]] = deque()
         self.running = True
@@ -151,8 +142,6 @@ class Driver:
         self._leaving = False
         self._failure: TotemError | None = None
         self._refused_a_send = False
-        self._drops_seen = 0
-        self._drop_source: Address = self.networks[0].own
         self._impostors = Impostors(config.processor)
         self._execution = Execution(config.processor, self.networks, self.meters, self)
 
@@ -161,11 +150,13 @@ class Driver:
         self._storage = Storage.open(config.directory, config.processor, config.ring.cluster_id)
         on_close(self._storage.close)
         self.networks: list[Network] = []
+        self._own_addresses: set[Address] = set()
         for number, settings in enumerate(config.networks):
             name, others = config.network_name(number), config.networks_beside(number)
             self._open_network(Network(number, settings, name, others))
         check_networks(self.networks)
         self._note_own_addresses()
+        self.receiver = Receiver(self.networks, self._own_addresses, self.meters, self._feed)
         self._reports = Reports(self._logger, config.processor, self.sealed)
         self.attendance = Attendance(config.expectation, self.addresses_of)
         rings = config.rings if len(config.rings) > 1 else config.rings * len(self.networks)
@@ -218,7 +209,8 @@ class Driver:
         network.on_opened, network.on_closing = self._register, self._unregister
 
     def _note_own_addresses(self) -> None:
-        self._own_addresses = frozenset(network.own for network in self.networks)
+        self._own_addresses.clear()
+        self._own_addresses.update(network.own for network in self.networks)
 
     def _register(self, sockets: Sequence[socket.socket]) -> None:
         for sock in sockets:
@@ -238,6 +230,7 @@ class Driver:
         self.ring: SingleRing = self.stack.ring
         self.layer: GroupLayer = self.stack.groups
         self.replica: Replica | None = self.stack.replica
+        self.receiver.begin_life(self.stack)
         self._delivered_before = self.meters.packets_delivered
         self.record.begin(self.stack.incarnation)
 
@@ -501,12 +494,12 @@ class Driver:
         if self._waker in ready:
             os.eventfd_read(self._waker)
         self._take_calls()
-        if self._watched and not self.ring.queued and self._has_token(ready):
+        if self._watched and not self.ring.queued and self.receiver.has_token(ready):
             self._serve(ready, SERVING_FIRST_US)
         if len(self.networks) == 1:
-            self._read(self.networks[0], ready)
+            self.receiver.read_one(self.networks[0], ready)
         else:
-            self._read_all(ready)
+            self.receiver.read_several(ready)
         self._take_own()
         self._expire()
         if self._watched:
@@ -515,51 +508,6 @@ class Driver:
             self._empty_outbox()
         elif self._leaving:
             self._leave_if_empty()
-
-    def _read(self, network: Network, ready: Mapping[int, int]) -> None:
-        token = network.sockets.token
-        token_waits = token.fileno() in ready
-        if token_waits and self.stack.token_first(network.number):
-            self._drain(network, Channel.TOKEN, token, 1)
-            token_waits = False
-        for sock in network.sockets.data_sockets:
-            if sock.fileno() in ready:
-                self._drain(network, Channel.DATA, sock, READS_MAX)
-        if token_waits:
-            self._drain(network, Channel.TOKEN, token, 1)
-
-    def _read_all(self, ready: Mapping[int, int]) -> None:
-        """Of several networks: data of all of them first, a slice of each in turn, so that none waits for one
-        that is flooded. A network's token is taken as soon as its data is."""
-        tokens = [network for network in self.networks if network.sockets.token.fileno() in ready]
-        first = {network.number for network in tokens if self.stack.token_first(network.number)}
-        tokens = self._take_tokens(tokens, {network.number for network in tokens} - first)
-        data = [
-            (network, sock)
-            for network in self.networks
-            for sock in (*network.sockets.data_sockets, *network.sockets.strays)
-            if sock.fileno() in ready
-        ]
-        for _ in range(READS_MAX // SLICE):
-            data = [
-                (network, sock)
-                for network, sock in data
-                if not self._drain(network, Channel.DATA, sock, SLICE)
-            ]
-            if not data:
-                break
-            tokens = self._take_tokens(tokens, {network.number for network, _ in data})
-        self._take_tokens(tokens)
-
-    def _take_tokens(self, tokens: list[Network], but: Collection[int] = ()) -> list[Network]:
-        """Leaves, and gives back, those of the networks in `but`."""
-        for network in tokens:
-            if network.number not in but:
-                self._drain(network, Channel.TOKEN, network.sockets.token, 1)
-        return [network for network in tokens if network.number in but]
-
-    def _has_token(self, ready: Mapping[int, int]) -> bool:
-        return any(network.sockets.token.fileno() in ready for network in self.networks)
 
     def _serve(self, ready: dict[int, int], most_us: int) -> None:
         """What clients have sent, for a while: the rest in the next turn. Takes those who have had theirs out
@@ -583,14 +531,6 @@ class Driver:
         for _ in range(len(self._calls)):
             self._calls.popleft()()
 
-    def _drain(self, network: Network, channel: Channel, sock: socket.socket, reads: int) -> bool:
-        """Whether nothing is left."""
-        read = network.sockets.read if self.filter is None else self.filter.read
-        reading = Reading(read, sock, reads)
-        for arrived in reading:
-            self._receive(network, channel, arrived)
-        return reading.is_empty
-
     def _take_own(self) -> None:
         """What the processor has sent to itself: the token of a ring of one."""
         own = self._execution.to_self
@@ -598,19 +538,6 @@ class Driver:
             number, send = own.popleft()
             source = self.networks[number].own
             self._feed(Arrived(number, send.channel, send.datagrams, 0, source))
-
-    def _receive(self, network: Network, channel: Channel, read: Read) -> None:
-        data, segment_bytes, source = read
-        if source in self._own_addresses:
-            return  # our own multicast, which loopback gives back, or another network that is wired to this
-        self.meters.packets_received += 1
-        self.meters.bytes_received += len(data)
-        network.packets_received += 1
-        network.bytes_received += len(data)
-        self._feed(Arrived(network.number, channel, (data,), segment_bytes, source))
-        if self.ring.drops != self._drops_seen:
-            self._drops_seen = self.ring.drops
-            self._drop_source = source
 
     def _expire(self) -> None:
         now = now_us()
@@ -812,7 +739,6 @@ class Driver:
         self.configuration = None
         self.clients.reset("the node had to start a new life")
         self._make_stack()
-        self._drops_seen = 0
         self._reports.forget_drops()
         self._feed_start()
 
@@ -854,7 +780,7 @@ class Driver:
             self.log.watch()
 
     def _report_drops(self, now: int) -> None:
-        self._reports.drops(self.ring.dropped, self.ring.drops, self._drop_source[0], now)
+        self._reports.drops(self.ring.dropped, self.ring.drops, self.receiver.drop_source[0], now)
 
     def _report_missing(self, now: int) -> None:
         line = self.attendance.look(now, self.configuration.members if self.configuration else ())

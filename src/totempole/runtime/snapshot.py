@@ -80,7 +80,7 @@ def snapshot(driver: Driver) -> dict[str, Any]:
         },
         **_redundancy(driver, members),
         **({} if driver.log is None else {"log": driver.log.document()}),
-        **({} if driver.filter is None else {"packet_filter": driver.filter.document()}),
+        **({} if driver.receiver.filter is None else {"packet_filter": driver.receiver.filter.document()}),
     }
 
 
