@@ -28,7 +28,7 @@ from dataclasses import replace
 from typing import Any
 
 from totempole.core.effects import Alarm, Append, Recall, Trim, Write
-from totempole.core.inputs import Arrived, Expired, Input, Narrowed, Start, Written
+from totempole.core.inputs import Arrived, Expired, Input, Start, Written
 from totempole.core.order import Deliver, InstallConfiguration, Leave, Submit
 from totempole.corel.events import GreenNews, LogAlarm, LogAnswer, StandingChanged, Unknown
 from totempole.corel.layer import Replica
@@ -41,36 +41,26 @@ from totempole.identity import Answer
 from totempole.jitter import jitter
 from totempole.networks.events import NetworkChanged, NetworkRefused
 from totempole.rrp.alarms import WaysDiffer
-from totempole.rrp.commands import AddNetwork, NetworkBack, NetworkLost, RemoveNetwork
 from totempole.runtime.application import Application
 from totempole.runtime.config import NodeConfig
 from totempole.runtime.execution import Execution
 from totempole.runtime.expected import Attendance
-from totempole.runtime.housekeeping import Reports, follow_networks, follow_paths
+from totempole.runtime.housekeeping import Reports
 from totempole.runtime.impostors import Impostors
 from totempole.runtime.meters import Meters
-from totempole.runtime.network import Network, check_networks, check_separate
-from totempole.runtime.network_config import address_text
+from totempole.runtime.network_set import NetworkSet
 from totempole.runtime.network_shown import log_line, standing
 from totempole.runtime.node_log import OWN_PROCESS, NodeLog
 from totempole.runtime.reading import Receiver
 from totempole.runtime.record import NodeRecord
-from totempole.runtime.reloading import (
-    NEEDS_RESTART,
-    NOT_RELOADED,
-    check_window,
-    differences,
-    with_networks_of,
-)
-from totempole.runtime.sockets import Address
 from totempole.runtime.storage import Storage, StorageWriter
 from totempole.session import NetworkStatus
 from totempole.srp.alarms import DeadLink, FormerLife, Impostor, SettingsDiffer
 from totempole.srp.commands import Rekey
 from totempole.srp.engine import SingleRing
 from totempole.srp.states import State
-from totempole.stack import NetworkSpec, ProcessorStack, build
-from totempole.types import Configuration, ConfigurationKind, ProcessorId, Service
+from totempole.stack import ProcessorStack, build
+from totempole.types import Configuration, ConfigurationKind, Service
 from totempole.wire.seal import Keyring
 
 OUTBOX_BYTES_MAX = 4_000_000
@@ -106,7 +96,6 @@ class Driver:
         accepts_clients: bool = False,
     ) -> None:
         """`accepts_clients`: a daemon, which lets clients connect."""
-        self.config = config
         self._accepts_clients = accepts_clients
         self._settled = False
         self._early: list[socket.socket] = []
@@ -137,8 +126,6 @@ class Driver:
         self._housekeeping_us = 0
         self._calls: deque[Callable[[], None]] = deque()
         self.running = True
-        self._begun = False
-        """Whether the stack has started."""
         self._leaving = False
         self._failure: TotemError | None = None
         self._refused_a_send = False
@@ -149,24 +136,17 @@ class Driver:
         on_close = self._open.callback
         self._storage = Storage.open(config.directory, config.processor, config.ring.cluster_id)
         on_close(self._storage.close)
-        self.networks: list[Network] = []
-        self._own_addresses: set[Address] = set()
-        for number, settings in enumerate(config.networks):
-            name, others = config.network_name(number), config.networks_beside(number)
-            self._open_network(Network(number, settings, name, others))
-        check_networks(self.networks)
-        self._note_own_addresses()
-        self.receiver = Receiver(self.networks, self._own_addresses, self.meters, self._feed)
         self._reports = Reports(self._logger, config.processor, self.sealed)
-        self.attendance = Attendance(config.expectation, self.addresses_of)
-        rings = config.rings if len(config.rings) > 1 else config.rings * len(self.networks)
-        fitted = [network.fit(ring, self._logger) for network, ring in zip(self.networks, rings, strict=True)]
-        self.ring_config = fitted[0]
-        self.spec = config.stack(fitted)
+        self.network_set = NetworkSet(config, self, self._reports)
+        on_close(self.network_set.close)
+        self.ring_config = self.network_set.open(self._logger)
+        self.networks = self.network_set.networks
+        self.receiver = Receiver(self.networks, self.network_set.own_addresses, self.meters, self._feed)
+        self.attendance = Attendance(config.expectation, self.network_set.addresses_of)
         self._stable = dict(self._storage.values)
         self._keyring = keyring
         self._life = 0
-        self.record = NodeRecord(config, self.spec, self._stable, self.key_ids)
+        self.record = NodeRecord(config, self.network_set.spec, self._stable, self.key_ids)
         on_close(self.record.close)
         self._make_stack()
         self.log_listeners: list[Callable[[LogAnswer], None]] = []
@@ -177,8 +157,7 @@ class Driver:
         on_close(self._close_waker)
         self._epoll = select.epoll()
         on_close(self._epoll.close)
-        for network in self.networks:
-            self._watch_network(network)
+        self.network_set.watch(self._epoll)
         self._epoll.register(self._waker, select.EPOLLIN)
         clients = config.clients
         if self._accepts_clients:
@@ -197,35 +176,12 @@ class Driver:
         if self._accepts_clients:
             self.clients.check()
 
-    def _open_network(self, network: Network) -> None:
-        self._open.callback(network.sockets.close)
-        self.networks.append(network)
-        network.sockets.on_path_refusal = lambda fits: self.call(lambda: self._narrow(network, fits))
-        network.on_unreachable = lambda processor: self._reports.unreachable(processor)
-
-    def _watch_network(self, network: Network) -> None:
-        if network.sockets.is_open:
-            self._register(network.sockets.all)
-        network.on_opened, network.on_closing = self._register, self._unregister
-
-    def _note_own_addresses(self) -> None:
-        self._own_addresses.clear()
-        self._own_addresses.update(network.own for network in self.networks)
-
-    def _register(self, sockets: Sequence[socket.socket]) -> None:
-        for sock in sockets:
-            self._epoll.register(sock, select.EPOLLIN)
-
-    def _unregister(self, sockets: Sequence[socket.socket]) -> None:
-        for sock in sockets:
-            self._epoll.unregister(sock)
-
     def _make_stack(self) -> None:
         """A new life of the processor, from what stable storage holds."""
         self._life += 1
         stable, kinds = dict(self._stable), self.record.trace_kinds
         draw = jitter(self.config.processor, stable)
-        self.stack: ProcessorStack = build(self.spec, stable, kinds, self._keyring, draw)
+        self.stack: ProcessorStack = build(self.network_set.spec, stable, kinds, self._keyring, draw)
         assert self.stack.groups is not None, "a node has groups"
         self.ring: SingleRing = self.stack.ring
         self.layer: GroupLayer = self.stack.groups
@@ -242,7 +198,7 @@ class Driver:
             assert self.replica is not None, "a node that has a log has it in every life"
             return self.replica
 
-        log = NodeLog(self.config, replica, self, self._log)
+        log = NodeLog(self.config, replica, self, self._reports.log)
         self._open.callback(log.close)
         return log
 
@@ -254,6 +210,11 @@ class Driver:
         with self._waking:
             self._closed = True
             os.close(self._waker)
+
+    @property
+    def config(self) -> NodeConfig:
+        """The settings in force."""
+        return self.network_set.config
 
     # For other threads
 
@@ -287,67 +248,8 @@ class Driver:
         self.call(do)
 
     def change_settings(self, config: NodeConfig) -> None:
-        """Takes what can be taken while the node runs, and tells what needs a restart (`reloading`)."""
-        self.call(lambda: self._change_settings(config))
-
-    def _change_settings(self, config: NodeConfig) -> None:
-        if not self._begun:  # an input before Start would be none of this life's
-            self.at(now_us() + HOUSEKEEPING_US, lambda: self._change_settings(config))
-            return
-        try:
-            wanted = with_networks_of(self.config, config)
-            while len(self.networks) > len(wanted.networks):
-                self._remove_network()
-            while len(self.networks) < len(wanted.networks):
-                self._add_network(wanted)
-        except (TotemError, OSError) as error:
-            self._log(logging.ERROR, NOT_RELOADED, reason=str(error))
-            return
-        changed = differences(self.config, config)
-        if changed:
-            self._log(logging.WARNING, NEEDS_RESTART, settings=", ".join(changed))
-
-    def _add_network(self, config: NodeConfig) -> None:
-        """The next of these settings."""
-        number = len(self.networks)
-        settings, name = config.networks[number], config.network_name(number)
-        network = Network(number, settings, name, config.networks_beside(number))
-        try:
-            if network.sockets.is_open:
-                check_separate(network, self.networks)
-            check_window(network.sockets.receive_buffer_bytes, self.spec.rings[0].config.window_bytes, name)
-            self._open_network(network)
-            self._feed(AddNetwork(number, network.segment_bytes, name, settings.capacity))
-        except BaseException:
-            network.sockets.close()
-            del self.networks[number:]
-            raise
-        spec = NetworkSpec(network.segment_bytes, name, settings.capacity)
-        self._have_networks((*self.spec.networks, spec), config)
-        self._watch_network(network)
-        network.start(self.call)
-        self._reports.network_added(network)
-        if not network.is_there:
-            self._feed(NetworkLost(number))
-
-    def _remove_network(self) -> None:
-        """The last one."""
-        network = self.networks[-1]
-        self._feed(RemoveNetwork(network.number))
-        self.networks.pop()
-        self._have_networks(self.spec.networks[:-1], self.config)
-        network.stop()
-        if network.sockets.is_open:
-            self._unregister(network.sockets.all)
-            network.sockets.close()
-        self._log(logging.INFO, "network removed", network=network.name)
-
-    def _have_networks(self, specs: tuple[NetworkSpec, ...], config: NodeConfig) -> None:
-        """For the next life, for the next change of settings, and for what arrives from now on."""
-        ring = replace(self.spec.rings[0], networks=tuple(range(len(specs))))
-        self.spec = replace(self.spec, networks=specs, rings=(ring,))
-        self.config = replace(self.config, more_networks=config.more_networks[: len(specs) - 1])
-        self._note_own_addresses()
+        """Takes what can be taken while the node runs, and tells what needs a restart."""
+        self.call(lambda: self.network_set.change_settings(config))
 
     def _begin_to_leave(self) -> None:
         """What waits in the outbox is handed to the ring first, as far as leave_us lasts. The group layer has
@@ -431,8 +333,7 @@ class Driver:
         writer = StorageWriter(self._storage, self._on_written, self._on_storage_failure)
         self._open.callback(writer.close)
         self._writer = writer
-        for network in self.networks:
-            network.start(self.call)
+        self.network_set.start()
         self.clients.attach(self)
         self._reports.started(self.networks, self.sealed)
         if self._storage.lost:
@@ -444,8 +345,7 @@ class Driver:
             while self.running:
                 self._turn()
         finally:
-            for network in self.networks:
-                network.stop()
+            self.network_set.stop()
 
     def _begin(self) -> None:
         self.at(now_us() + ALONE_US, self._settle)
@@ -453,14 +353,8 @@ class Driver:
         self._application.ready()
 
     def _feed_start(self) -> None:
-        """A life begins with networks as they were at the node's start: what has changed since comes next."""
-        self._begun = True
         self._feed(Start())
-        for network, spec in zip(self.networks, self.spec.networks, strict=True):
-            if network.segment_bytes != spec.segment_bytes:
-                self._feed(Narrowed(network.number, network.segment_bytes))
-            if not network.is_there:
-                self._feed(NetworkLost(network.number))
+        self.network_set.begin_life()
         if self.log is not None:
             self.log.begin()
 
@@ -742,20 +636,6 @@ class Driver:
         self._reports.forget_drops()
         self._feed_start()
 
-    def _narrow(self, network: Network, fits: int) -> None:
-        before = network.segment_bytes
-        if network in self.networks and network.narrows_to(fits):
-            self._log(logging.WARNING, "segments are too long for the path", bytes=before, now=fits)
-            self._feed(Narrowed(network.number, fits))
-
-    def _network_changed(self, network: Network, was_there: bool, reopened: bool) -> None:
-        if reopened and self._begun:
-            self._feed(Narrowed(network.number, network.segment_bytes))
-        if network.is_there != was_there:
-            self._reports.network_changed(network)
-            if self._begun:
-                self._feed((NetworkBack if network.is_there else NetworkLost)(network.number))
-
     def _note_lag(self, late_us: int) -> None:
         if self.meters.lag.note(late_us):
             self._log(logging.WARNING, "event loop lag", ms=late_us // 1000)
@@ -765,11 +645,7 @@ class Driver:
     def _keep_house(self, now: int) -> None:
         self.meters.tick(now)
         self.record.flush()
-        follow_networks(self.networks, self._network_changed)
-        try:
-            follow_paths(self.networks, self._narrow)
-        except TotemError as error:
-            self.fail(error)
+        self.network_set.look()
         members = self.configuration.members if self.configuration else ()
         for network in self.networks:
             network.book.forget_strangers(now, members)
@@ -786,14 +662,6 @@ class Driver:
         line = self.attendance.look(now, self.configuration.members if self.configuration else ())
         if line is not None:
             self._log(line.level, line.name, **line.fields)
-
-    def addresses_of(self, processor: ProcessorId) -> list[str]:
-        """Where a processor is, on each network that knows. For any thread."""
-        networks = tuple(self.networks)
-        if processor == self.config.processor:
-            return [address_text(*network.own) for network in networks]
-        found = (network.book.data_address(processor) for network in networks)
-        return [address_text(*address) for address in found if address is not None]
 
     def _log(self, level: int, name: str, **fields: Any) -> None:
         self._reports.log(level, name, **fields)

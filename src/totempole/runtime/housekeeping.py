@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from totempole.errors import NetworkAbsentError
 from totempole.rrp.alarms import WaysDiffer
 from totempole.runtime import hints
 from totempole.runtime.hints import NO_ADDRESS
@@ -144,26 +143,3 @@ class Reports:
             if network.resolver is not None:
                 self.once("peers_dns is not resolved", network.resolver.failure)
         self.once("going on without a trace", record.failure)
-
-
-def follow_networks(networks: Sequence[Network], changed: Callable[[Network, bool, bool], None]) -> None:
-    """Interfaces come and go. Tells of a network that was absent or there before, and that it was opened."""
-    for network in networks:
-        if not network.alone:
-            was_there = network.is_there
-            reopened = network.follow(networks)
-            if reopened or network.is_there != was_there:
-                changed(network, was_there, reopened)
-
-
-def follow_paths(networks: Sequence[Network], narrowed: Callable[[Network, int], None]) -> None:
-    """An interface may take less than before. Raises NetworkAbsentError if a ring's only one is gone."""
-    for network in networks:
-        try:
-            fits = network.interface_bytes()
-        except NetworkAbsentError:
-            if network.alone:
-                raise
-            continue  # that it is gone is seen the next time
-        if fits < network.segment_bytes:
-            narrowed(network, fits)
