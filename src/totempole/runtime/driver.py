@@ -24,7 +24,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from typing import Any
 
 from totempole.core.effects import Alarm, Append, Recall, Trim, Write
@@ -32,8 +31,6 @@ from totempole.core.inputs import Arrived, Expired, Input, Start, Written
 from totempole.core.order import Deliver, InstallConfiguration, Leave, Submit
 from totempole.corel.events import GreenNews, LogAlarm, LogAnswer, StandingChanged, Unknown
 from totempole.corel.layer import Replica
-from totempole.daemon.listeners import turn_away
-from totempole.daemon.service import ClientService
 from totempole.errors import CodecError, StorageError, TotemError
 from totempole.groups import Batch, GroupLayer, Outbox
 from totempole.groups.events import Taken, ToProcesses
@@ -41,6 +38,7 @@ from totempole.identity import Answer
 from totempole.jitter import jitter
 from totempole.networks.events import NetworkChanged, NetworkRefused
 from totempole.rrp.alarms import WaysDiffer
+from totempole.runtime.admission import Admission
 from totempole.runtime.application import Application
 from totempole.runtime.config import NodeConfig
 from totempole.runtime.execution import Execution
@@ -96,10 +94,6 @@ class Driver:
         accepts_clients: bool = False,
     ) -> None:
         """`accepts_clients`: a daemon, which lets clients connect."""
-        self._accepts_clients = accepts_clients
-        self._settled = False
-        self._early: list[socket.socket] = []
-        """Programs that came before the node had settled."""
         self._last_words = "the node has stopped"
         """To clients that are there at the end."""
         self.sealed = keyring is not None
@@ -114,7 +108,7 @@ class Driver:
         self._waking = threading.Lock()
         self._closed = False
         try:
-            self._open_all(config, keyring)
+            self._open_all(config, keyring, accepts_clients)
         except BaseException:
             self._open.close()
             raise
@@ -132,7 +126,7 @@ class Driver:
         self._impostors = Impostors(config.processor)
         self._execution = Execution(config.processor, self.networks, self.meters, self)
 
-    def _open_all(self, config: NodeConfig, keyring: Keyring | None) -> None:
+    def _open_all(self, config: NodeConfig, keyring: Keyring | None, accepts_clients: bool) -> None:
         on_close = self._open.callback
         self._storage = Storage.open(config.directory, config.processor, config.ring.cluster_id)
         on_close(self._storage.close)
@@ -159,22 +153,17 @@ class Driver:
         on_close(self._epoll.close)
         self.network_set.watch(self._epoll)
         self._epoll.register(self._waker, select.EPOLLIN)
-        clients = config.clients
-        if self._accepts_clients:
-            clients = replace(clients, socket=config.clients_socket)
-        self.clients = ClientService(
-            clients,
-            config.groups,
+        self._admission = Admission(
+            config,
             self._logger,
-            processor=config.processor,
-            cluster_id=config.ring.cluster_id,
-            packet_bytes_max=self.ring_config.packet_bytes_max,
+            self.ring_config.packet_bytes_max,
+            self.fail,
+            listens=accepts_clients,
             has_log=self.replica is not None,
         )
-        on_close(lambda: self.clients.close(self._last_words))
-        on_close(self._turn_early_away)
-        if self._accepts_clients:
-            self.clients.check()
+        self.clients = self._admission.clients
+        on_close(lambda: self._admission.close(self._last_words))
+        self._admission.check()
 
     def _make_stack(self) -> None:
         """A new life of the processor, from what stable storage holds."""
@@ -202,10 +191,6 @@ class Driver:
         self._open.callback(log.close)
         return log
 
-    def _turn_early_away(self) -> None:
-        for client in self._early:
-            turn_away(client, self._last_words)
-
     def _close_waker(self) -> None:
         with self._waking:
             self._closed = True
@@ -228,7 +213,7 @@ class Driver:
 
     def serve(self, client: socket.socket) -> None:
         """A connected client: the program that this node is embedded in."""
-        self.call(lambda: self._admit(client))
+        self.call(lambda: self._admission.admit(client))
 
     def leave(self) -> None:
         """Leaves the ring gracefully; `run` returns when that is done."""
@@ -258,8 +243,7 @@ class Driver:
             self._leaving = True
             if self.log is not None:
                 self.log.leave()
-            self.clients.finish("the node leaves the ring")
-            self._admit_early()  # to be told so
+            self._admission.leave()
             self.at(now_us() + self.ring_config.leave_us, self._leave_now)
             self._leave_if_empty()
 
@@ -348,7 +332,7 @@ class Driver:
             self.network_set.stop()
 
     def _begin(self) -> None:
-        self.at(now_us() + ALONE_US, self._settle)
+        self.at(now_us() + ALONE_US, self._admission.open)
         self._feed_start()
         self._application.ready()
 
@@ -357,31 +341,6 @@ class Driver:
         self.network_set.begin_life()
         if self.log is not None:
             self.log.begin()
-
-    def _settle(self) -> None:
-        """Lets clients in, once the node has met the others, or if there are none. One that came earlier
-        would join its groups alone, begin afresh, and meet those who have their state a moment later."""
-        self.timers.pop(self._settle, None)
-        if self._settled:
-            return
-        self._settled = True
-        self._admit_early()
-        if self._accepts_clients and not self._leaving:
-            try:
-                self.clients.open()
-            except TotemError as error:
-                self.fail(error)
-
-    def _admit(self, client: socket.socket) -> None:
-        if self._settled or self._leaving:
-            self.clients.adopt(client)
-        else:
-            self._early.append(client)
-
-    def _admit_early(self) -> None:
-        early, self._early = self._early, []
-        for client in early:
-            self.clients.adopt(client)
 
     def _turn(self) -> None:
         ready = dict(self._epoll.poll(self._wait_s()))
@@ -546,7 +505,8 @@ class Driver:
             self.installed_us = now_us()
             self.meters.rotations.forget_visit()
             if len(configuration.members) > 1:
-                self._settle()
+                self.timers.pop(self._admission.open, None)
+                self._admission.open()
         self._log(
             logging.INFO if configuration.kind is ConfigurationKind.REGULAR else logging.DEBUG,
             f"{configuration.kind.value} configuration",
