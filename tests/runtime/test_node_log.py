@@ -136,7 +136,9 @@ def test_a_barrier_waits_for_the_log_and_passes(tmp_path: Path) -> None:
     heard: list[LogAnswer] = []
     with a_place() as place, started(node_config(place, 1, tmp_path, log=ALONE)) as (member,):
         driver = member.driver
-        driver.call(lambda: driver.log_listeners.append(heard.append))
+        log = driver.log
+        assert log is not None
+        driver.call(lambda: log.listeners.append(heard.append))
         driver.call(lambda: driver.feed(ReadBarrier(node_log.OWN_PROCESS, 7)))
         wait_until(lambda: heard)
         shown = log_of(member)

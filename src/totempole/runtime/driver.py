@@ -26,18 +26,16 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from totempole.core.effects import Alarm, Append, Recall, Trim, Write
+from totempole.core.effects import Alarm, Write
 from totempole.core.inputs import Arrived, Expired, Input, Start, Written
 from totempole.core.order import Deliver, InstallConfiguration, Leave, Submit
-from totempole.corel.events import GreenNews, LogAlarm, LogAnswer, StandingChanged, Unknown
+from totempole.corel.events import LogAlarm
 from totempole.corel.layer import Replica
 from totempole.errors import CodecError, StorageError, TotemError
 from totempole.groups import Batch, GroupLayer, Outbox
-from totempole.groups.events import Taken, ToProcesses
 from totempole.identity import Answer
 from totempole.jitter import jitter
 from totempole.networks.events import NetworkChanged, NetworkRefused
-from totempole.rrp.alarms import WaysDiffer
 from totempole.runtime.admission import Admission
 from totempole.runtime.application import Application
 from totempole.runtime.config import NodeConfig
@@ -48,12 +46,12 @@ from totempole.runtime.impostors import Impostors
 from totempole.runtime.meters import Meters
 from totempole.runtime.network_set import NetworkSet
 from totempole.runtime.network_shown import log_line, standing
-from totempole.runtime.node_log import OWN_PROCESS, NodeLog
+from totempole.runtime.node_log import NodeLog
 from totempole.runtime.reading import Receiver
 from totempole.runtime.record import NodeRecord
 from totempole.runtime.storage import Storage, StorageWriter
 from totempole.session import NetworkStatus
-from totempole.srp.alarms import DeadLink, FormerLife, Impostor, SettingsDiffer
+from totempole.srp.alarms import Impostor
 from totempole.srp.commands import Rekey
 from totempole.srp.engine import SingleRing
 from totempole.srp.states import State
@@ -124,7 +122,9 @@ class Driver:
         self._failure: TotemError | None = None
         self._refused_a_send = False
         self._impostors = Impostors(config.processor)
-        self._execution = Execution(config.processor, self.networks, self.meters, self)
+        self._execution = Execution(
+            config.processor, self.networks, self.meters, self, self.clients, self.log
+        )
 
     def _open_all(self, config: NodeConfig, keyring: Keyring | None, accepts_clients: bool) -> None:
         on_close = self._open.callback
@@ -143,16 +143,6 @@ class Driver:
         self.record = NodeRecord(config, self.network_set.spec, self._stable, self.key_ids)
         on_close(self.record.close)
         self._make_stack()
-        self.log_listeners: list[Callable[[LogAnswer], None]] = []
-        """Who waits for answers to the node's own requests."""
-        self.log = self._make_log()
-        self.outbox = Outbox(self.ring_config.packet_bytes_max, OUTBOX_BYTES_MAX)
-        self._waker = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        on_close(self._close_waker)
-        self._epoll = select.epoll()
-        on_close(self._epoll.close)
-        self.network_set.watch(self._epoll)
-        self._epoll.register(self._waker, select.EPOLLIN)
         self._admission = Admission(
             config,
             self._logger,
@@ -162,6 +152,14 @@ class Driver:
             has_log=self.replica is not None,
         )
         self.clients = self._admission.clients
+        self.log = self._make_log()
+        self.outbox = Outbox(self.ring_config.packet_bytes_max, OUTBOX_BYTES_MAX)
+        self._waker = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        on_close(self._close_waker)
+        self._epoll = select.epoll()
+        on_close(self._epoll.close)
+        self.network_set.watch(self._epoll)
+        self._epoll.register(self._waker, select.EPOLLIN)
         on_close(lambda: self._admission.close(self._last_words))
         self._admission.check()
 
@@ -187,7 +185,7 @@ class Driver:
             assert self.replica is not None, "a node that has a log has it in every life"
             return self.replica
 
-        log = NodeLog(self.config, replica, self, self._reports.log)
+        log = NodeLog(self.config, replica, self, self._reports.log, self.clients.log_answered)
         self._open.callback(log.close)
         return log
 
@@ -446,9 +444,6 @@ class Driver:
         self.meters.bytes_delivered += messages.size
         self._application.delivered(packet, messages)
 
-    def grouped(self, event: ToProcesses | Taken) -> None:
-        self.clients.grouped(event)
-
     @property
     def network_status(self) -> tuple[NetworkStatus, ...]:
         return standing(self.stack)
@@ -460,26 +455,6 @@ class Driver:
             self.clients.network_changed(told)
         for listener in tuple(self.network_listeners):
             listener(told)
-
-    def log_effect(self, effect: Append | Recall | Trim) -> None:
-        assert self.log is not None, "only a replica has a log"
-        self.log.execute(effect)
-
-    def log_answered(self, answer: LogAnswer) -> None:
-        if answer.process == OWN_PROCESS:
-            for listener in tuple(self.log_listeners):
-                listener(answer)
-        elif isinstance(answer, Unknown) and not answer.is_held and self.log is not None:
-            self.log.locate(answer, self.clients.log_answered)
-        else:
-            self.clients.log_answered(answer)
-
-    def log_told(self, told: GreenNews) -> None:
-        self.clients.log_told(told)
-
-    def log_standing(self, told: StandingChanged) -> None:
-        assert self.log is not None, "only a replica has a standing"
-        self.log.standing_changed(told)
 
     def stopped(self) -> None:
         self._log_leave()
@@ -549,17 +524,11 @@ class Driver:
         match alarm.alarm:
             case Impostor(incarnation):
                 self._on_impostor(alarm.source[0], incarnation)
-            case SettingsDiffer() as differ:
-                self._reports.settings_differ(differ)
-            case DeadLink() as dead:
-                self._reports.dead_link(dead)
-            case FormerLife() as former:
-                self._reports.former_life(former)
-            case WaysDiffer() as differ:
-                self._reports.ways_differ(differ)
             case LogAlarm() as of_log:
                 assert self.log is not None, "only a replica raises these"
                 self.log.alarmed(of_log)
+            case other:
+                self._reports.alarmed(other)
 
     def _on_impostor(self, where: str, incarnation: int) -> None:
         number = self.config.processor

@@ -97,7 +97,18 @@ class Reports:
             "a member of the ring cannot be reached", f"processor {processor}: {hints.refused(NO_ADDRESS)}"
         )
 
-    def settings_differ(self, differ: SettingsDiffer) -> None:
+    def alarmed(self, alarm: object) -> None:
+        match alarm:
+            case SettingsDiffer():
+                self._settings_differ(alarm)
+            case DeadLink():
+                self._dead_link(alarm)
+            case FormerLife():
+                self._former_life(alarm)
+            case WaysDiffer():
+                self._ways_differ(alarm)
+
+    def _settings_differ(self, differ: SettingsDiffer) -> None:
         self.log(
             logging.WARNING,
             "another node has another setting: give all nodes of a ring the same",
@@ -107,14 +118,14 @@ class Reports:
             node=differ.processor,
         )
 
-    def dead_link(self, dead: DeadLink) -> None:
+    def _dead_link(self, dead: DeadLink) -> None:
         self.once(
             "tokens go by way of another node",
             f"the path between this node and node {dead.successor} is dead, in one direction at least. "
             f"Node {dead.through} hands tokens on, and others repeat what is lost",
         )
 
-    def ways_differ(self, differ: WaysDiffer) -> None:
+    def _ways_differ(self, differ: WaysDiffer) -> None:
         """Of names and capacities nodes tell each other a digest, so that is all that can be shown."""
         setting = WAYS[differ.name]
         shown = {} if differ.name in DIGESTS else {"here": differ.mine, "there": differ.theirs}
@@ -126,6 +137,9 @@ class Reports:
             node=differ.processor,
         )
 
+    def _former_life(self, former: FormerLife) -> None:
+        self.once("a processor speaks in a life that is over", hints.former_life(former))
+
     def network_changed(self, network: Network) -> None:
         address, port = network.own
         place = {"network": network.name, "address": address, "port": port}
@@ -133,9 +147,6 @@ class Reports:
             self.log(logging.INFO, LINE_BACK, **place, interface=network.sockets.interface.name)
         else:
             self.log(logging.WARNING, LINE_ABSENT, **place, reason=network.absence)
-
-    def former_life(self, former: FormerLife) -> None:
-        self.once("a processor speaks in a life that is over", hints.former_life(former))
 
     def networks(self, networks: Sequence[Network], record: NodeRecord) -> None:
         for network in networks:
