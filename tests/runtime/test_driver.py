@@ -33,7 +33,7 @@ from totempole.groups import pack
 from totempole.groups.commands import Connect, Multicast
 from totempole.identity import LIVES_MAX, PROBATION_US
 from totempole.runtime import driver as driver_module
-from totempole.runtime import impostors, keyring
+from totempole.runtime import keyring, lives
 from totempole.runtime import sockets as sockets_module
 from totempole.runtime.config import NodeConfig, Peer, SecurityConfig, TraceConfig
 from totempole.runtime.driver import Driver
@@ -377,7 +377,7 @@ def test_a_disk_that_fails_stops_the_node_in_silence(
     """The first write is that of the start, the next ones those of the ring with the other."""
     with started(node_config(place, 2, tmp_path)) as (other,):
         wait_for_ring(other)
-        monkeypatch.setattr(driver_module, "Storage", FailingStorage)
+        monkeypatch.setattr(lives, "Storage", FailingStorage)
         monkeypatch.setattr(FailingStorage, "writes_left", writes)
         monkeypatch.setattr(FailingStorage, "fired", 0)
         member = Member(node_config(place, 1, tmp_path))
@@ -406,7 +406,7 @@ def test_a_disk_that_stands_still_is_told(
         def refuse(ticket: int, values: Any) -> None:
             raise StorageError("64 writes wait for the disk")
 
-        monkeypatch.setattr(member.driver._writer, "submit", refuse)
+        monkeypatch.setattr(member.driver._lives._writer, "submit", refuse)
         with started(node_config(place, 2, tmp_path)):
             assert isinstance(member.end(), StorageError)
         assert member.logged("stopped", "64 writes wait for the disk")
@@ -515,7 +515,7 @@ def test_of_two_old_nodes_with_one_number_one_gives_way(
     place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each has run for long, on its side of a partition. When that heals, they must not fight for ever."""
-    monkeypatch.setattr(impostors, "PROBATION_US", 0)
+    monkeypatch.setattr(lives, "PROBATION_US", 0)
     doubles = [node_config(place, me, tmp_path, processor=1) for me in (1, 3)]
     with started(node_config(place, 2, tmp_path), *doubles) as (two, *members):
         wait_until(lambda: any(not member.running for member in members), "both fight on")

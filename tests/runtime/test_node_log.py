@@ -125,7 +125,7 @@ def test_a_new_life_opens_the_log_again(tmp_path: Path) -> None:
         wait_until(lambda: log_of(member)["standing"] == "primary")
         before = log_of(member)
         driver = member.driver
-        driver.call(lambda: driver._live_again(driver.stack.incarnation + 5))
+        driver.call(lambda: driver._lives.outlive(driver.stack.incarnation + 5))
         wait_until(lambda: log_of(member)["primary"] > before["primary"])
         after = log_of(member)
         assert (after["log"], after["disk"]) == (before["log"], before["disk"])

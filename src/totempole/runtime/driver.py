@@ -22,18 +22,17 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from totempole.core.effects import Alarm, Write
-from totempole.core.inputs import Arrived, Expired, Input, Start, Written
+from totempole.core.effects import Alarm
+from totempole.core.inputs import Arrived, Expired, Input, Start
 from totempole.core.order import Deliver, InstallConfiguration, Leave, Submit
 from totempole.corel.events import LogAlarm
 from totempole.corel.layer import Replica
-from totempole.errors import CodecError, StorageError, TotemError
+from totempole.errors import CodecError, TotemError
 from totempole.groups import Batch, GroupLayer, Outbox
-from totempole.identity import Answer
 from totempole.jitter import jitter
 from totempole.networks.events import NetworkChanged, NetworkRefused
 from totempole.runtime.admission import Admission
@@ -42,14 +41,13 @@ from totempole.runtime.config import NodeConfig
 from totempole.runtime.execution import Execution
 from totempole.runtime.expected import Attendance
 from totempole.runtime.housekeeping import Reports
-from totempole.runtime.impostors import Impostors
+from totempole.runtime.lives import Lives
 from totempole.runtime.meters import Meters
 from totempole.runtime.network_set import NetworkSet
 from totempole.runtime.network_shown import log_line, standing
 from totempole.runtime.node_log import NodeLog
 from totempole.runtime.reading import Receiver
 from totempole.runtime.record import NodeRecord
-from totempole.runtime.storage import Storage, StorageWriter
 from totempole.session import NetworkStatus
 from totempole.srp.alarms import Impostor
 from totempole.srp.commands import Rekey
@@ -61,9 +59,6 @@ from totempole.wire.seal import Keyring
 
 OUTBOX_BYTES_MAX = 4_000_000
 """Messages that wait for a place in a packet, before senders have to."""
-
-TICKETS_MAX = 2**32
-"""Writes of one life; what is left of a ticket's number says which life's it is."""
 
 SERVING_US = 2_000
 """So long may clients keep the loop before the ring has its turn."""
@@ -121,26 +116,23 @@ class Driver:
         self._leaving = False
         self._failure: TotemError | None = None
         self._refused_a_send = False
-        self._impostors = Impostors(config.processor)
         self._execution = Execution(
-            config.processor, self.networks, self.meters, self, self.clients, self.log
+            config.processor, self.networks, self.meters, self, self._lives, self.clients, self.log
         )
 
     def _open_all(self, config: NodeConfig, keyring: Keyring | None, accepts_clients: bool) -> None:
         on_close = self._open.callback
-        self._storage = Storage.open(config.directory, config.processor, config.ring.cluster_id)
-        on_close(self._storage.close)
         self._reports = Reports(self._logger, config.processor, self.sealed)
+        self._lives = Lives(config, self, self._reports)
+        on_close(self._lives.close)
         self.network_set = NetworkSet(config, self, self._reports)
         on_close(self.network_set.close)
         self.ring_config = self.network_set.open(self._logger)
         self.networks = self.network_set.networks
         self.receiver = Receiver(self.networks, self.network_set.own_addresses, self.meters, self._feed)
         self.attendance = Attendance(config.expectation, self.network_set.addresses_of)
-        self._stable = dict(self._storage.values)
         self._keyring = keyring
-        self._life = 0
-        self.record = NodeRecord(config, self.network_set.spec, self._stable, self.key_ids)
+        self.record = NodeRecord(config, self.network_set.spec, self._lives.values, self.key_ids)
         on_close(self.record.close)
         self._make_stack()
         self._admission = Admission(
@@ -165,8 +157,7 @@ class Driver:
 
     def _make_stack(self) -> None:
         """A new life of the processor, from what stable storage holds."""
-        self._life += 1
-        stable, kinds = dict(self._stable), self.record.trace_kinds
+        stable, kinds = self._lives.begin(), self.record.trace_kinds
         draw = jitter(self.config.processor, stable)
         self.stack: ProcessorStack = build(self.network_set.spec, stable, kinds, self._keyring, draw)
         assert self.stack.groups is not None, "a node has groups"
@@ -312,13 +303,12 @@ class Driver:
             raise self._failure
 
     def _run(self) -> None:
-        writer = StorageWriter(self._storage, self._on_written, self._on_storage_failure)
-        self._open.callback(writer.close)
-        self._writer = writer
+        self._lives.start()
+        self._open.callback(self._lives.stop)
         self.network_set.start()
         self.clients.attach(self)
         self._reports.started(self.networks, self.sealed)
-        if self._storage.lost:
+        if self._lives.was_lost:
             self._log(logging.WARNING, "stable storage was lost: going on with numbers from the clock")
         self._housekeeping_us = now_us() + HOUSEKEEPING_US
         # Listen before speaking: whoever has this number already shows itself within its null period.
@@ -490,25 +480,7 @@ class Driver:
         )
         self._application.installed(installed)
 
-    def write(self, write: Write) -> None:
-        self._submit(self._life * TICKETS_MAX + write.ticket, write.records)
-
-    def _submit(self, ticket: int, values: Mapping[str, Any]) -> None:
-        self._stable.update(values)
-        try:
-            self._writer.submit(ticket, values)
-        except StorageError as error:
-            self.fail(error)
-
     # What goes wrong
-
-    def _on_written(self, ticket: int) -> None:
-        """On the writer's thread."""
-        life, own_ticket = divmod(ticket, TICKETS_MAX)
-        self.call(lambda: self._feed(Written(own_ticket)) if life == self._life else None)
-
-    def _on_storage_failure(self, error: StorageError) -> None:
-        self.call(lambda: self.fail(error))
 
     def fail(self, error: TotemError) -> None:
         """Stops without sending anything more."""
@@ -523,39 +495,17 @@ class Driver:
     def alarmed(self, alarm: Alarm) -> None:
         match alarm.alarm:
             case Impostor(incarnation):
-                self._on_impostor(alarm.source[0], incarnation)
+                has_spoken = self.ring.state is not State.STARTING
+                age_us = now_us() - self.started_us
+                self._lives.meet(incarnation, alarm.source[0], age_us, has_spoken)
             case LogAlarm() as of_log:
                 assert self.log is not None, "only a replica raises these"
                 self.log.alarmed(of_log)
             case other:
                 self._reports.alarmed(other)
 
-    def _on_impostor(self, where: str, incarnation: int) -> None:
-        number = self.config.processor
-        self._log(logging.ERROR, "another node uses this processor's number", number=number, where=where)
-        own = self.stack.incarnation
-        now, has_spoken = now_us(), self.ring.state is not State.STARTING
-        answer = self._impostors.meet(incarnation, own, now, now - self.started_us, has_spoken)
-        if answer is Answer.GIVE_WAY:
-            if incarnation < own:
-                # Counted, because a recording of a former life must not keep the node away for ever.
-                self._submit(0, {"gave_way": self._stable.get("gave_way", 0) + 1})
-            self.fail(self._impostors.in_use(where))
-        elif answer is Answer.OUTLIVE:
-            # Not in the midst of effects, which are those of the life that ends.
-            self._calls.append(lambda: self._live_again(incarnation))
-
-    def _live_again(self, above: int) -> None:
-        """The others take the impostor for a later life of ours, and us for a ghost: outlive it."""
-        if above < self.stack.incarnation:
-            return  # that has been done since
-        try:
-            incarnation = self._impostors.next_life(above, now_us())
-        except TotemError as error:
-            self.fail(error)
-            return
-        self._log(logging.WARNING, "starting a new life", incarnation=incarnation + 1)
-        self._stable["incarnation"] = incarnation
+    def live_again(self) -> None:
+        """Ends the present life of the processor and begins the next one. Not in the midst of effects."""
         self.record.end_inputs()
         self.timers = {timer: due for timer, due in self.timers.items() if callable(timer)}
         self._execution.to_self.clear()

@@ -42,6 +42,7 @@ from totempole.corel.events import (
 from totempole.daemon.service import ClientService
 from totempole.groups.events import GroupMessages, Taken, ToProcesses
 from totempole.networks.events import NetworkChanged, NetworkRefused
+from totempole.runtime.lives import Lives
 from totempole.runtime.meters import Meters
 from totempole.runtime.network import Network
 from totempole.runtime.node_log import NodeLog
@@ -53,8 +54,6 @@ class Owner(Protocol):
 
     timers: dict[Any, int]
     running: bool
-
-    def write(self, write: Write) -> None: ...
 
     def delivered(self, packet: Deliver) -> None: ...
 
@@ -74,10 +73,12 @@ class Execution:
         networks: Sequence[Network],
         meters: Meters,
         owner: Owner,
+        lives: Lives,
         clients: ClientService,
         log: NodeLog | None,
     ) -> None:
-        """`clients` hear what groups and the log tell; `log` carries out the effects of a replica."""
+        """`lives` write to stable storage, `clients` hear what groups and the log tell, and `log` carries out
+        the effects of a replica."""
         self.to_self: deque[tuple[int, Send]] = deque()
         """What the processor has sent to itself: the token of a ring of one."""
         self.busy = False
@@ -85,6 +86,7 @@ class Execution:
         self._networks = networks
         self._meters = meters
         self._owner = owner
+        self._lives = lives
         self._clients_grouped = clients.grouped
         self._log_effect = log.execute if log is not None else _no_log
         self._tells: dict[type, Callable[[Any], None]] = {
@@ -127,7 +129,7 @@ class Execution:
     def _run_rarer(self, now_us: int, effect: Effect) -> None:
         match effect:
             case Write():
-                self._owner.write(effect)
+                self._lives.write(effect)
             case Reachable(processor, network, source, just_now):
                 self._networks[network].book.learn(processor, source, just_now, now_us)
             case Recall() | Trim():
