@@ -211,7 +211,7 @@ def test_pushed_back_until_there_is_room(place: Place, tmp_path: Path) -> None:
         waiting, refusals = list(messages), []
 
         def feed() -> None:
-            while waiting and one.driver.send(waiting[:1]):
+            while waiting and one.driver.sender.send(waiting[:1]):
                 del waiting[0]
             refusals.append(len(waiting))
 
@@ -230,7 +230,7 @@ def test_what_the_application_sends_on_delivery_is_sent(place: Place, tmp_path: 
 
         def answer(packet: Any) -> None:
             if two.messages[-1].startswith(b"ask"):
-                assert two.driver.send([b"answer" + two.messages[-1]])
+                assert two.driver.sender.send([b"answer" + two.messages[-1]])
 
         two.on_delivered = answer
         one.send(b"ask 1")
@@ -243,7 +243,7 @@ def test_a_message_that_is_too_long_is_refused(place: Place, tmp_path: Path) -> 
         started(node_config(place, 1, tmp_path)) as (member,),
         pytest.raises(ConfigurationError, match="packet_bytes_max"),
     ):
-        member.driver.send([bytes(440_000)])
+        member.driver.sender.send([bytes(440_000)])
 
 
 # Leaving
@@ -267,7 +267,7 @@ def test_what_was_accepted_is_delivered_before_leaving(place: Place, tmp_path: P
         wait_for_ring(*members)
 
         def send_and_leave() -> None:
-            assert members[0].driver.send(messages)
+            assert members[0].driver.sender.send(messages)
             members[0].driver.leave()
 
         members[0].driver.call(send_and_leave)
@@ -303,7 +303,7 @@ def test_what_waits_in_the_outbox_when_leave_us_is_over_is_told_too(place: Place
         members[1].stop()
 
         def send_and_leave() -> None:
-            assert members[0].driver.send([bytes(30_000)] * 2_000)
+            assert members[0].driver.sender.send([bytes(30_000)] * 2_000)
             members[0].driver.leave()
 
         members[0].driver.call(send_and_leave)

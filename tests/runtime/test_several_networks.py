@@ -24,10 +24,10 @@ from totempole.runtime import reading
 from totempole.runtime import sockets as sockets_module
 from totempole.runtime.config import NetworkConfig, NodeConfig, Peer, SecurityConfig, TraceConfig
 from totempole.runtime.hints import NETWORK_ABSENT
-from totempole.runtime.housekeeping import DIGESTS, WAYS
 from totempole.runtime.interface import Condition, Interface, find_interface
 from totempole.runtime.network import SEGMENT_BYTES_USUAL, Network
 from totempole.runtime.replaying import replay
+from totempole.runtime.reports import DIGESTS, WAYS
 from totempole.runtime.snapshot import snapshot
 from totempole.runtime.sockets import BRIEF_WAIT_US, Read, Sockets
 from totempole.segment import Burst, Cutter, PacketName

@@ -1,16 +1,22 @@
 """A node's loop: one thread that waits, reads, feeds the stack and has its effects executed.
 
-Wait, take what others have asked for (`call`), drain data, take the token, see to timers. Data goes before
-the token unless the protocol says otherwise (the accelerated ring), and all that has arrived goes before a
-timer: a token in the buffer counts as received. The ring goes before clients; but where a token has come and
-there is nothing to send, clients go first, or what they send would wait for its next visit. Writes to stable
-storage are done by a thread of their own, so that a slow disk never stops the ring.
+A turn (`_turn`) waits, takes what others have asked for (`call`), drains data, takes the token, and sees to
+timers. All that has arrived goes before a timer: a token in the buffer counts as received. The ring goes
+before clients; but when a token has come and there is nothing to send, clients go first, or what they send
+would wait for the token's next visit.
 
-Effects are executed in `execution`; sockets, addresses and paths are in `network`; what happens when another
-node has this one's number is in `impostors`; what is looked after now and then is in `housekeeping`.
+Each other part has its own module:
 
-The program above is called on this thread (`Application`). What it sends waits in the outbox until the
-effects at hand are done.
+- `network_set`: the networks, and how they change while the node runs; one network is in `network`.
+- `reading`: reads the sockets in a fair order and feeds what arrives.
+- `execution`: carries out effects, and hands events to those who hear them.
+- `lives`: stable storage, other nodes with this one's number, and new lives of the processor.
+- `admission`: when clients are let in.
+- `sending`: what the program above sends, and leaving the ring when all is sent.
+- `reports`: lines in the node's log.
+
+The program above is called on this thread (`Application`). What it sends waits until the effects at hand are
+done.
 """
 
 from __future__ import annotations
@@ -22,17 +28,17 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
 from totempole.core.effects import Alarm
 from totempole.core.inputs import Arrived, Expired, Input, Start
-from totempole.core.order import Deliver, InstallConfiguration, Leave, Submit
+from totempole.core.order import Deliver, InstallConfiguration
 from totempole.corel.events import LogAlarm
 from totempole.corel.layer import Replica
 from totempole.errors import CodecError, TotemError
-from totempole.groups import Batch, GroupLayer, Outbox
+from totempole.groups import Batch, GroupLayer
 from totempole.jitter import jitter
 from totempole.networks.events import NetworkChanged, NetworkRefused
 from totempole.runtime.admission import Admission
@@ -40,7 +46,6 @@ from totempole.runtime.application import Application
 from totempole.runtime.config import NodeConfig
 from totempole.runtime.execution import Execution
 from totempole.runtime.expected import Attendance
-from totempole.runtime.housekeeping import Reports
 from totempole.runtime.lives import Lives
 from totempole.runtime.meters import Meters
 from totempole.runtime.network_set import NetworkSet
@@ -48,17 +53,16 @@ from totempole.runtime.network_shown import log_line, standing
 from totempole.runtime.node_log import NodeLog
 from totempole.runtime.reading import Receiver
 from totempole.runtime.record import NodeRecord
+from totempole.runtime.reports import Reports
+from totempole.runtime.sending import Sender
 from totempole.session import NetworkStatus
 from totempole.srp.alarms import Impostor
 from totempole.srp.commands import Rekey
 from totempole.srp.engine import SingleRing
 from totempole.srp.states import State
 from totempole.stack import ProcessorStack, build
-from totempole.types import Configuration, ConfigurationKind, Service
+from totempole.types import Configuration, ConfigurationKind
 from totempole.wire.seal import Keyring
-
-OUTBOX_BYTES_MAX = 4_000_000
-"""Messages that wait for a place in a packet, before senders have to."""
 
 SERVING_US = 2_000
 """So long may clients keep the loop before the ring has its turn."""
@@ -113,9 +117,7 @@ class Driver:
         self._housekeeping_us = 0
         self._calls: deque[Callable[[], None]] = deque()
         self.running = True
-        self._leaving = False
         self._failure: TotemError | None = None
-        self._refused_a_send = False
         self._execution = Execution(
             config.processor, self.networks, self.meters, self, self._lives, self.clients, self.log
         )
@@ -145,7 +147,8 @@ class Driver:
         )
         self.clients = self._admission.clients
         self.log = self._make_log()
-        self.outbox = Outbox(self.ring_config.packet_bytes_max, OUTBOX_BYTES_MAX)
+        self.sender = Sender(self.ring_config, self, self._feed, self._application.ready)
+        self.outbox = self.sender.outbox
         self._waker = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         on_close(self._close_waker)
         self._epoll = select.epoll()
@@ -226,24 +229,11 @@ class Driver:
         self.call(lambda: self.network_set.change_settings(config))
 
     def _begin_to_leave(self) -> None:
-        """What waits in the outbox is handed to the ring first, as far as leave_us lasts. The group layer has
-        its own rule (`GroupLayer.leave`)."""
-        if not self._leaving:
-            self._leaving = True
+        if not self.sender.is_leaving:
             if self.log is not None:
                 self.log.leave()
             self._admission.leave()
-            self.at(now_us() + self.ring_config.leave_us, self._leave_now)
-            self._leave_if_empty()
-
-    def _leave_if_empty(self) -> None:
-        waits = self.outbox or self._refused_a_send
-        if self._leaving and not waits and not self.layer.leaving:
-            self._leave_now()
-
-    def _leave_now(self) -> None:
-        self.timers.pop(self._leave_now, None)
-        self._feed(Leave())
+            self.sender.leave()
 
     # For the application, on the driver's own thread
 
@@ -277,14 +267,6 @@ class Driver:
         else:
             self._feed(given)
 
-    def send(self, payloads: Sequence[bytes], service: Service = Service.AGREED) -> bool:
-        """Takes messages to be sent; false, and none taken, while too much waits already: `ready` follows."""
-        if not self.outbox.accepts:
-            self._refused_a_send = True
-            return False
-        self.outbox.add(payloads, service)
-        return True
-
     # The loop
 
     def close(self) -> None:
@@ -309,7 +291,9 @@ class Driver:
         self.clients.attach(self)
         self._reports.started(self.networks, self.sealed)
         if self._lives.was_lost:
-            self._log(logging.WARNING, "stable storage was lost: going on with numbers from the clock")
+            self._reports.log(
+                logging.WARNING, "stable storage was lost: going on with numbers from the clock"
+            )
         self._housekeeping_us = now_us() + HOUSEKEEPING_US
         # Listen before speaking: whoever has this number already shows itself within its null period.
         self.at(now_us() + self.ring_config.null_us * 6 // 5, self._begin)
@@ -346,9 +330,9 @@ class Driver:
         if self._watched:
             self._serve(ready, SERVING_US)
         if self.outbox:
-            self._empty_outbox()
-        elif self._leaving:
-            self._leave_if_empty()
+            self.sender.empty()
+        elif self.sender.is_leaving:
+            self.sender.leave_if_empty()
 
     def _serve(self, ready: dict[int, int], most_us: int) -> None:
         """What clients have sent, for a while: the rest in the next turn. Takes those who have had theirs out
@@ -395,20 +379,6 @@ class Driver:
             self._housekeeping_us = now + HOUSEKEEPING_US
             self._keep_house(now)
 
-    def _empty_outbox(self) -> None:
-        """As many packets as the next visits of the token can take; the rest waits, to be packed together."""
-        ring = self.ring
-        while self.outbox and ring.queued < ring.packets_ahead and self.running:
-            if self.layer.leaving:
-                return  # leave_us is over, and what waits is lost
-            self.outbox.packet_bytes = ring.packet_bytes
-            body, service = self.outbox.take()
-            self._feed(Submit(body, service))
-        if self._refused_a_send and self.outbox.accepts:
-            self._refused_a_send = False
-            self._application.ready()
-        self._leave_if_empty()
-
     # Inputs, and what becomes of them
 
     def _feed(self, given: Input) -> None:
@@ -440,27 +410,16 @@ class Driver:
 
     def network_told(self, told: NetworkChanged | NetworkRefused) -> None:
         line = log_line(told)
-        self._log(line.level, line.name, **line.fields)
+        self._reports.log(line.level, line.name, **line.fields)
         if isinstance(told, NetworkChanged):
             self.clients.network_changed(told)
         for listener in tuple(self.network_listeners):
             listener(told)
 
     def stopped(self) -> None:
-        self._log_leave()
+        self._reports.left(self.layer.unsent_messages + len(self.outbox), self.ring.unsafe)
         self.record.left()
         self._halt()
-
-    def _log_leave(self) -> None:
-        self._log(logging.INFO, "left the ring")
-        messages, packets = self.layer.unsent_messages + len(self.outbox), self.ring.unsafe
-        if messages or packets:
-            self._log(
-                logging.WARNING,
-                "leave_us was over before all was sent: some of it may be lost",
-                messages=messages,
-                packets=packets,
-            )
 
     def installed(self, installed: InstallConfiguration) -> None:
         configuration = installed.configuration
@@ -472,19 +431,14 @@ class Driver:
             if len(configuration.members) > 1:
                 self.timers.pop(self._admission.open, None)
                 self._admission.open()
-        self._log(
-            logging.INFO if configuration.kind is ConfigurationKind.REGULAR else logging.DEBUG,
-            f"{configuration.kind.value} configuration",
-            ring=str(configuration.id),
-            members=",".join(map(str, configuration.members)),
-        )
+        self._reports.installed(configuration)
         self._application.installed(installed)
 
     # What goes wrong
 
     def fail(self, error: TotemError) -> None:
         """Stops without sending anything more."""
-        self._log(logging.ERROR, "stopped", reason=str(error))
+        self._reports.log(logging.ERROR, "stopped", reason=str(error))
         self._failure = self._failure or error
         self._last_words = f"the node had to stop: {self._failure}"
         self._halt()
@@ -517,7 +471,7 @@ class Driver:
 
     def _note_lag(self, late_us: int) -> None:
         if self.meters.lag.note(late_us):
-            self._log(logging.WARNING, "event loop lag", ms=late_us // 1000)
+            self._reports.log(logging.WARNING, "event loop lag", ms=late_us // 1000)
 
     # Once in a while
 
@@ -540,7 +494,4 @@ class Driver:
     def _report_missing(self, now: int) -> None:
         line = self.attendance.look(now, self.configuration.members if self.configuration else ())
         if line is not None:
-            self._log(line.level, line.name, **line.fields)
-
-    def _log(self, level: int, name: str, **fields: Any) -> None:
-        self._reports.log(level, name, **fields)
+            self._reports.log(line.level, line.name, **line.fields)

@@ -17,7 +17,7 @@ from totempole.core.inputs import Input, Written
 from totempole.errors import ConfigurationError, NumberInUseError, StorageError, TotemError
 from totempole.identity import LEAP_MAX, PROBATION_US, Answer, Identity
 from totempole.runtime.config import NodeConfig
-from totempole.runtime.housekeeping import Reports
+from totempole.runtime.reports import Reports
 from totempole.runtime.storage import Storage, StorageWriter
 from totempole.stack import ProcessorStack
 from totempole.wire.layout import INCARNATION_MAX

@@ -19,7 +19,6 @@ from totempole.core.inputs import Input, Narrowed
 from totempole.errors import NetworkAbsentError, TotemError
 from totempole.rrp.commands import AddNetwork, NetworkBack, NetworkLost, RemoveNetwork
 from totempole.runtime.config import NodeConfig
-from totempole.runtime.housekeeping import Reports
 from totempole.runtime.network import Network, check_networks, check_separate
 from totempole.runtime.network_config import address_text
 from totempole.runtime.reloading import (
@@ -29,6 +28,7 @@ from totempole.runtime.reloading import (
     differences,
     with_networks_of,
 )
+from totempole.runtime.reports import Reports
 from totempole.runtime.sockets import Address
 from totempole.srp.config import RingConfig
 from totempole.stack import NetworkSpec, StackSpec

@@ -1,4 +1,4 @@
-"""What a node looks after a few times a second, and what it tells the people who run it, once each."""
+"""What a node tells the people who run it: lines in its log, each reason once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from totempole.runtime.logs import event
 from totempole.runtime.network import Network
 from totempole.runtime.record import NodeRecord
 from totempole.srp.alarms import DeadLink, FormerLife, SettingsDiffer
-from totempole.types import ProcessorId
+from totempole.types import Configuration, ConfigurationKind, ProcessorId
 
 WAYS = {
     "networks": "the number of [[network]] tables",
@@ -55,6 +55,25 @@ class Reports:
                 self.log(logging.INFO, "started", **which, address=address, port=port, sealed=sealed)
             else:
                 self.network_changed(network)
+
+    def installed(self, configuration: Configuration) -> None:
+        self.log(
+            logging.INFO if configuration.kind is ConfigurationKind.REGULAR else logging.DEBUG,
+            f"{configuration.kind.value} configuration",
+            ring=str(configuration.id),
+            members=",".join(map(str, configuration.members)),
+        )
+
+    def left(self, messages: int, packets: int) -> None:
+        """`messages` were not sent, and `packets` are not known to be everywhere."""
+        self.log(logging.INFO, "left the ring")
+        if messages or packets:
+            self.log(
+                logging.WARNING,
+                "leave_us was over before all was sent: some of it may be lost",
+                messages=messages,
+                packets=packets,
+            )
 
     def network_added(self, network: Network) -> None:
         address, port = network.own
