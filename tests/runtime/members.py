@@ -128,7 +128,7 @@ class Member:
         done = threading.Event()
 
         def attempt() -> None:
-            sent.append(self.driver.send(messages, service))
+            sent.append(self.driver.sender.send(messages, service))
             done.set()
 
         def retried() -> bool:

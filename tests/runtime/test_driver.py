@@ -33,7 +33,7 @@ from totempole.groups import pack
 from totempole.groups.commands import Connect, Multicast
 from totempole.identity import LIVES_MAX, PROBATION_US
 from totempole.runtime import driver as driver_module
-from totempole.runtime import impostors, keyring
+from totempole.runtime import keyring, lives
 from totempole.runtime import sockets as sockets_module
 from totempole.runtime.config import NodeConfig, Peer, SecurityConfig, TraceConfig
 from totempole.runtime.driver import Driver
@@ -211,7 +211,7 @@ def test_pushed_back_until_there_is_room(place: Place, tmp_path: Path) -> None:
         waiting, refusals = list(messages), []
 
         def feed() -> None:
-            while waiting and one.driver.send(waiting[:1]):
+            while waiting and one.driver.sender.send(waiting[:1]):
                 del waiting[0]
             refusals.append(len(waiting))
 
@@ -230,7 +230,7 @@ def test_what_the_application_sends_on_delivery_is_sent(place: Place, tmp_path: 
 
         def answer(packet: Any) -> None:
             if two.messages[-1].startswith(b"ask"):
-                assert two.driver.send([b"answer" + two.messages[-1]])
+                assert two.driver.sender.send([b"answer" + two.messages[-1]])
 
         two.on_delivered = answer
         one.send(b"ask 1")
@@ -243,7 +243,7 @@ def test_a_message_that_is_too_long_is_refused(place: Place, tmp_path: Path) -> 
         started(node_config(place, 1, tmp_path)) as (member,),
         pytest.raises(ConfigurationError, match="packet_bytes_max"),
     ):
-        member.driver.send([bytes(440_000)])
+        member.driver.sender.send([bytes(440_000)])
 
 
 # Leaving
@@ -267,7 +267,7 @@ def test_what_was_accepted_is_delivered_before_leaving(place: Place, tmp_path: P
         wait_for_ring(*members)
 
         def send_and_leave() -> None:
-            assert members[0].driver.send(messages)
+            assert members[0].driver.sender.send(messages)
             members[0].driver.leave()
 
         members[0].driver.call(send_and_leave)
@@ -303,7 +303,7 @@ def test_what_waits_in_the_outbox_when_leave_us_is_over_is_told_too(place: Place
         members[1].stop()
 
         def send_and_leave() -> None:
-            assert members[0].driver.send([bytes(30_000)] * 2_000)
+            assert members[0].driver.sender.send([bytes(30_000)] * 2_000)
             members[0].driver.leave()
 
         members[0].driver.call(send_and_leave)
@@ -377,7 +377,7 @@ def test_a_disk_that_fails_stops_the_node_in_silence(
     """The first write is that of the start, the next ones those of the ring with the other."""
     with started(node_config(place, 2, tmp_path)) as (other,):
         wait_for_ring(other)
-        monkeypatch.setattr(driver_module, "Storage", FailingStorage)
+        monkeypatch.setattr(lives, "Storage", FailingStorage)
         monkeypatch.setattr(FailingStorage, "writes_left", writes)
         monkeypatch.setattr(FailingStorage, "fired", 0)
         member = Member(node_config(place, 1, tmp_path))
@@ -406,7 +406,7 @@ def test_a_disk_that_stands_still_is_told(
         def refuse(ticket: int, values: Any) -> None:
             raise StorageError("64 writes wait for the disk")
 
-        monkeypatch.setattr(member.driver._writer, "submit", refuse)
+        monkeypatch.setattr(member.driver._lives._writer, "submit", refuse)
         with started(node_config(place, 2, tmp_path)):
             assert isinstance(member.end(), StorageError)
         assert member.logged("stopped", "64 writes wait for the disk")
@@ -515,7 +515,7 @@ def test_of_two_old_nodes_with_one_number_one_gives_way(
     place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each has run for long, on its side of a partition. When that heals, they must not fight for ever."""
-    monkeypatch.setattr(impostors, "PROBATION_US", 0)
+    monkeypatch.setattr(lives, "PROBATION_US", 0)
     doubles = [node_config(place, me, tmp_path, processor=1) for me in (1, 3)]
     with started(node_config(place, 2, tmp_path), *doubles) as (two, *members):
         wait_until(lambda: any(not member.running for member in members), "both fight on")
@@ -668,9 +668,11 @@ def test_the_log_names_who_sent_what_was_dropped(place: Place, tmp_path: Path) -
         driver = members[0].driver
 
         def take_junk_then_a_members_words() -> None:
-            driver._receive(driver.networks[0], Channel.DATA, Read(b"junk", 0, (place.address(9), 9)))
+            driver.receiver._receive(
+                driver.networks[0], Channel.DATA, Read(b"junk", 0, (place.address(9), 9))
+            )
             words = a_join(2)._replace(incarnation=members[1].driver.ring.incarnation)
-            driver._receive(
+            driver.receiver._receive(
                 driver.networks[0],
                 Channel.DATA,
                 Read(cut(words), 0, members[1].driver.networks[0].sockets.own),

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from totempole.runtime.housekeeping import Reports
+from totempole.runtime.reports import Reports
 from totempole.structured_log import fields_of, name_of
 
 S = 1_000_000

@@ -24,6 +24,7 @@ from totempole import Group, Messages, Node, Session, State, View, blocking
 from totempole.cli import main
 from totempole.errors import ConfigurationError, NetworkError, SessionError, StorageError, TotemError
 from totempole.runtime import driver, keyring
+from totempole.runtime.admission import Admission
 from totempole.runtime.config import LoggingConfig, MetricsConfig, NodeConfig, SecurityConfig
 from totempole.runtime.config_text import print_config
 from totempole.runtime.driver import Driver
@@ -350,7 +351,7 @@ def test_a_program_that_gives_up_entering_leaves_no_node_behind(
     place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A timeout around `async with`: nobody else can stop the node."""
-    monkeypatch.setattr(Driver, "_settle", lambda self: None)  # so that it never lets anybody in
+    monkeypatch.setattr(Admission, "open", lambda self: None)  # so that it never lets anybody in
     config = node_config(place, 1, tmp_path)
 
     async def program() -> None:
@@ -453,7 +454,7 @@ def test_a_node_that_has_to_stop_tells_why(place: Place, tmp_path: Path) -> None
 def test_a_node_that_stops_before_it_lets_its_program_in_tells_why(
     place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Driver, "_settle", lambda self: self.fail(StorageError("the disk is gone")))
+    monkeypatch.setattr(Admission, "open", lambda self: self._fail(StorageError("the disk is gone")))
 
     async def program() -> None:
         with pytest.raises(SessionError, match=r"the embedded node refused .* had to stop: the disk is gone"):

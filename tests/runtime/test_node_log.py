@@ -125,7 +125,7 @@ def test_a_new_life_opens_the_log_again(tmp_path: Path) -> None:
         wait_until(lambda: log_of(member)["standing"] == "primary")
         before = log_of(member)
         driver = member.driver
-        driver.call(lambda: driver._live_again(driver.stack.incarnation + 5))
+        driver.call(lambda: driver._lives.outlive(driver.stack.incarnation + 5))
         wait_until(lambda: log_of(member)["primary"] > before["primary"])
         after = log_of(member)
         assert (after["log"], after["disk"]) == (before["log"], before["disk"])
@@ -136,7 +136,9 @@ def test_a_barrier_waits_for_the_log_and_passes(tmp_path: Path) -> None:
     heard: list[LogAnswer] = []
     with a_place() as place, started(node_config(place, 1, tmp_path, log=ALONE)) as (member,):
         driver = member.driver
-        driver.call(lambda: driver.log_listeners.append(heard.append))
+        log = driver.log
+        assert log is not None
+        driver.call(lambda: log.listeners.append(heard.append))
         driver.call(lambda: driver.feed(ReadBarrier(node_log.OWN_PROCESS, 7)))
         wait_until(lambda: heard)
         shown = log_of(member)

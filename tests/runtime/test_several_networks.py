@@ -19,15 +19,15 @@ from totempole.core.effects import Channel
 from totempole.errors import NetworkAbsentError, NetworkError
 from totempole.rrp.config import RedundancyConfig
 from totempole.rrp.hello import Ways
-from totempole.runtime import driver as driver_module
 from totempole.runtime import interface as interface_module
+from totempole.runtime import reading
 from totempole.runtime import sockets as sockets_module
 from totempole.runtime.config import NetworkConfig, NodeConfig, Peer, SecurityConfig, TraceConfig
 from totempole.runtime.hints import NETWORK_ABSENT
-from totempole.runtime.housekeeping import DIGESTS, WAYS
 from totempole.runtime.interface import Condition, Interface, find_interface
 from totempole.runtime.network import SEGMENT_BYTES_USUAL, Network
 from totempole.runtime.replaying import replay
+from totempole.runtime.reports import DIGESTS, WAYS
 from totempole.runtime.snapshot import snapshot
 from totempole.runtime.sockets import BRIEF_WAIT_US, Read, Sockets
 from totempole.segment import Burst, Cutter, PacketName
@@ -419,7 +419,7 @@ def test_a_flooded_network_does_not_keep_another_waiting(place: Place, tmp_path:
             [(network.number, channel.name)] * (len(read.data) // (read.segment_bytes or len(read.data)))
         )
 
-    driver._receive = received  # type: ignore[method-assign]
+    driver.receiver._receive = received  # type: ignore[method-assign]
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
             sender.bind((address(place, 9, 0), place.port))
@@ -430,13 +430,13 @@ def test_a_flooded_network_does_not_keep_another_waiting(place: Place, tmp_path:
                 sender.sendto(b"token", (network.own[0], network.own[1] + 1))
             sender.sendto(b"data", quiet.own)
         wait_until(lambda: len(driver._epoll.poll(0)) == 4)
-        driver._read_all(dict(driver._epoll.poll(0)))
+        driver.receiver.read_several(dict(driver._epoll.poll(0)))
         assert order.index((1, "DATA")) < order.index((1, "TOKEN"))
-        assert order.index((1, "TOKEN")) <= driver_module.SLICE + 2
-        assert order.index((0, "TOKEN")) == len(order) - 1 == driver_module.READS_MAX + 2
-        assert order.count((0, "DATA")) == driver_module.READS_MAX
-        driver._read_all(dict(driver._epoll.poll(0)))
-        driver._read_all(dict(driver._epoll.poll(0)))
+        assert order.index((1, "TOKEN")) <= reading.SLICE + 2
+        assert order.index((0, "TOKEN")) == len(order) - 1 == reading.READS_MAX + 2
+        assert order.count((0, "DATA")) == reading.READS_MAX
+        driver.receiver.read_several(dict(driver._epoll.poll(0)))
+        driver.receiver.read_several(dict(driver._epoll.poll(0)))
         assert order.count((0, "DATA")) == 600
     finally:
         member.stop()
@@ -449,14 +449,14 @@ def test_our_own_words_from_another_own_address_are_no_impostors(place: Place, t
         driver = members[0].driver
         one, two = driver.networks
         fed: list[Any] = []
-        feed: Callable[[Any], None] = driver._feed
+        feed: Callable[[Any], None] = driver.receiver._feed
         done = threading.Event()
 
         def words_come_back() -> None:
-            driver._feed = fed.append  # type: ignore[method-assign, assignment]
-            driver._receive(one, Channel.DATA, Read(b"our own words", 0, two.own))
-            driver._receive(two, Channel.DATA, Read(b"our own words", 0, one.own))
-            driver._feed = feed  # type: ignore[method-assign]
+            driver.receiver._feed = fed.append  # type: ignore[method-assign, assignment]
+            driver.receiver._receive(one, Channel.DATA, Read(b"our own words", 0, two.own))
+            driver.receiver._receive(two, Channel.DATA, Read(b"our own words", 0, one.own))
+            driver.receiver._feed = feed  # type: ignore[method-assign]
             done.set()
 
         driver.call(words_come_back)

@@ -104,7 +104,7 @@ class Player:
             _say(event="view", members=configuration.members, at_us=time.monotonic_ns() // 1000)
 
     def ready(self) -> None:
-        while self._batch and self.driver.send(self._batch, self._service):
+        while self._batch and self.driver.sender.send(self._batch, self._service):
             self.sent += len(self._batch)
 
     # Commands
@@ -139,7 +139,7 @@ class Player:
         if not self._interval_us:
             return
         sent_at = _SENT_AT.pack(time.monotonic_ns())
-        if self.driver.send((sent_at + bytes(self._paced_size - SIZE_LEAST),), self._service):
+        if self.driver.sender.send((sent_at + bytes(self._paced_size - SIZE_LEAST),), self._service):
             self.sent += 1
         self._due_us = max(self._due_us + self._interval_us, time.monotonic_ns() // 1000)
         self.driver.at(self._due_us, self._send_paced)
@@ -183,7 +183,7 @@ class Player:
 
     def _cut(self, *addresses: str) -> None:
         check_loopback(self._config)
-        self.driver.filter = PacketFilter(addresses)
+        self.driver.receiver.filter = PacketFilter(addresses)
 
     def _leave(self) -> None:
         self._quiet()

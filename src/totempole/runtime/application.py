@@ -2,7 +2,7 @@
 
 Programs use a session (`Node`, `connect`). This is what benchmarks measure the bare ring with
 (`lab/player.py`), and how tests look into a driver. A `Driver` is given the application; it sends with
-`Driver.send`.
+`Driver.sender`.
 """
 
 from __future__ import annotations

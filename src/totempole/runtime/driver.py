@@ -1,16 +1,22 @@
 """A node's loop: one thread that waits, reads, feeds the stack and has its effects executed.
 
-Wait, take what others have asked for (`call`), drain data, take the token, see to timers. Data goes before
-the token unless the protocol says otherwise (the accelerated ring), and all that has arrived goes before a
-timer: a token in the buffer counts as received. The ring goes before clients; but where a token has come and
-there is nothing to send, clients go first, or what they send would wait for its next visit. Writes to stable
-storage are done by a thread of their own, so that a slow disk never stops the ring.
+A turn (`_turn`) waits, takes what others have asked for (`call`), drains data, takes the token, and sees to
+timers. All that has arrived goes before a timer: a token in the buffer counts as received. The ring goes
+before clients; but when a token has come and there is nothing to send, clients go first, or what they send
+would wait for the token's next visit.
 
-Effects are executed in `execution`; sockets, addresses and paths are in `network`; what happens when another
-node has this one's number is in `impostors`; what is looked after now and then is in `housekeeping`.
+Each other part has its own module:
 
-The program above is called on this thread (`Application`). What it sends waits in the outbox until the
-effects at hand are done.
+- `network_set`: the networks, and how they change while the node runs; one network is in `network`.
+- `reading`: reads the sockets in a fair order and feeds what arrives.
+- `execution`: carries out effects, and hands events to those who hear them.
+- `lives`: stable storage, other nodes with this one's number, and new lives of the processor.
+- `admission`: when clients are let in.
+- `sending`: what the program above sends, and leaving the ring when all is sent.
+- `reports`: lines in the node's log.
+
+The program above is called on this thread (`Application`). What it sends waits until the effects at hand are
+done.
 """
 
 from __future__ import annotations
@@ -22,69 +28,41 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import replace
 from typing import Any
 
-from totempole.core.effects import Alarm, Append, Channel, Recall, Trim, Write
-from totempole.core.inputs import Arrived, Expired, Input, Narrowed, Start, Written
-from totempole.core.order import Deliver, InstallConfiguration, Leave, Submit
-from totempole.corel.events import GreenNews, LogAlarm, LogAnswer, StandingChanged, Unknown
+from totempole.core.effects import Alarm
+from totempole.core.inputs import Arrived, Expired, Input, Start
+from totempole.core.order import Deliver, InstallConfiguration
+from totempole.corel.events import LogAlarm
 from totempole.corel.layer import Replica
-from totempole.daemon.listeners import turn_away
-from totempole.daemon.service import ClientService
-from totempole.errors import CodecError, StorageError, TotemError
-from totempole.groups import Batch, GroupLayer, Outbox
-from totempole.groups.events import Taken, ToProcesses
-from totempole.identity import Answer
+from totempole.errors import CodecError, TotemError
+from totempole.groups import Batch, GroupLayer
 from totempole.jitter import jitter
 from totempole.networks.events import NetworkChanged, NetworkRefused
-from totempole.rrp.alarms import WaysDiffer
-from totempole.rrp.commands import AddNetwork, NetworkBack, NetworkLost, RemoveNetwork
+from totempole.runtime.admission import Admission
 from totempole.runtime.application import Application
 from totempole.runtime.config import NodeConfig
 from totempole.runtime.execution import Execution
 from totempole.runtime.expected import Attendance
-from totempole.runtime.housekeeping import Reports, follow_networks, follow_paths
-from totempole.runtime.impostors import Impostors
+from totempole.runtime.lives import Lives
 from totempole.runtime.meters import Meters
-from totempole.runtime.network import Network, check_networks, check_separate
-from totempole.runtime.network_config import address_text
+from totempole.runtime.network_set import NetworkSet
 from totempole.runtime.network_shown import log_line, standing
-from totempole.runtime.node_log import OWN_PROCESS, NodeLog
-from totempole.runtime.packet_filter import PacketFilter
-from totempole.runtime.reading import Reading
+from totempole.runtime.node_log import NodeLog
+from totempole.runtime.reading import Receiver
 from totempole.runtime.record import NodeRecord
-from totempole.runtime.reloading import (
-    NEEDS_RESTART,
-    NOT_RELOADED,
-    check_window,
-    differences,
-    with_networks_of,
-)
-from totempole.runtime.sockets import Address, Read
-from totempole.runtime.storage import Storage, StorageWriter
+from totempole.runtime.reports import Reports
+from totempole.runtime.sending import Sender
 from totempole.session import NetworkStatus
-from totempole.srp.alarms import DeadLink, FormerLife, Impostor, SettingsDiffer
+from totempole.srp.alarms import Impostor
 from totempole.srp.commands import Rekey
 from totempole.srp.engine import SingleRing
 from totempole.srp.states import State
-from totempole.stack import NetworkSpec, ProcessorStack, build
-from totempole.types import Configuration, ConfigurationKind, ProcessorId, Service
+from totempole.stack import ProcessorStack, build
+from totempole.types import Configuration, ConfigurationKind
 from totempole.wire.seal import Keyring
-
-READS_MAX = 256
-"""Reads of one socket before the loop looks at anything else."""
-
-SLICE = 32
-"""The same of several networks, before the next one has its turn."""
-
-OUTBOX_BYTES_MAX = 4_000_000
-"""Messages that wait for a place in a packet, before senders have to."""
-
-TICKETS_MAX = 2**32
-"""Writes of one life; what is left of a ticket's number says which life's it is."""
 
 SERVING_US = 2_000
 """So long may clients keep the loop before the ring has its turn."""
@@ -113,11 +91,6 @@ class Driver:
         accepts_clients: bool = False,
     ) -> None:
         """`accepts_clients`: a daemon, which lets clients connect."""
-        self.config = config
-        self._accepts_clients = accepts_clients
-        self._settled = False
-        self._early: list[socket.socket] = []
-        """Programs that came before the node had settled."""
         self._last_words = "the node has stopped"
         """To clients that are there at the end."""
         self.sealed = keyring is not None
@@ -132,7 +105,7 @@ class Driver:
         self._waking = threading.Lock()
         self._closed = False
         try:
-            self._open_all(config, keyring)
+            self._open_all(config, keyring, accepts_clients)
         except BaseException:
             self._open.close()
             raise
@@ -141,103 +114,60 @@ class Driver:
         """When each of the protocol's timers, and each function that waits (`at`), is due."""
         self.network_listeners: list[Callable[[NetworkChanged | NetworkRefused], None]] = []
         """Called on this thread with what is told of the networks of a redundant ring."""
-        self.filter: PacketFilter | None = None
-        """Of a node in a lab."""
         self._housekeeping_us = 0
         self._calls: deque[Callable[[], None]] = deque()
         self.running = True
-        self._begun = False
-        """Whether the stack has started."""
-        self._leaving = False
         self._failure: TotemError | None = None
-        self._refused_a_send = False
-        self._drops_seen = 0
-        self._drop_source: Address = self.networks[0].own
-        self._impostors = Impostors(config.processor)
-        self._execution = Execution(config.processor, self.networks, self.meters, self)
+        self._execution = Execution(
+            config.processor, self.networks, self.meters, self, self._lives, self.clients, self.log
+        )
 
-    def _open_all(self, config: NodeConfig, keyring: Keyring | None) -> None:
+    def _open_all(self, config: NodeConfig, keyring: Keyring | None, accepts_clients: bool) -> None:
         on_close = self._open.callback
-        self._storage = Storage.open(config.directory, config.processor, config.ring.cluster_id)
-        on_close(self._storage.close)
-        self.networks: list[Network] = []
-        for number, settings in enumerate(config.networks):
-            name, others = config.network_name(number), config.networks_beside(number)
-            self._open_network(Network(number, settings, name, others))
-        check_networks(self.networks)
-        self._note_own_addresses()
         self._reports = Reports(self._logger, config.processor, self.sealed)
-        self.attendance = Attendance(config.expectation, self.addresses_of)
-        rings = config.rings if len(config.rings) > 1 else config.rings * len(self.networks)
-        fitted = [network.fit(ring, self._logger) for network, ring in zip(self.networks, rings, strict=True)]
-        self.ring_config = fitted[0]
-        self.spec = config.stack(fitted)
-        self._stable = dict(self._storage.values)
+        self._lives = Lives(config, self, self._reports)
+        on_close(self._lives.close)
+        self.network_set = NetworkSet(config, self, self._reports)
+        on_close(self.network_set.close)
+        self.ring_config = self.network_set.open(self._logger)
+        self.networks = self.network_set.networks
+        self.receiver = Receiver(self.networks, self.network_set.own_addresses, self.meters, self._feed)
+        self.attendance = Attendance(config.expectation, self.network_set.addresses_of)
         self._keyring = keyring
-        self._life = 0
-        self.record = NodeRecord(config, self.spec, self._stable, self.key_ids)
+        self.record = NodeRecord(config, self.network_set.spec, self._lives.values, self.key_ids)
         on_close(self.record.close)
         self._make_stack()
-        self.log_listeners: list[Callable[[LogAnswer], None]] = []
-        """Who waits for answers to the node's own requests."""
+        self._admission = Admission(
+            config,
+            self._logger,
+            self.ring_config.packet_bytes_max,
+            self.fail,
+            listens=accepts_clients,
+            has_log=self.replica is not None,
+        )
+        self.clients = self._admission.clients
         self.log = self._make_log()
-        self.outbox = Outbox(self.ring_config.packet_bytes_max, OUTBOX_BYTES_MAX)
+        self.sender = Sender(self.ring_config, self, self._feed, self._application.ready)
+        self.outbox = self.sender.outbox
         self._waker = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         on_close(self._close_waker)
         self._epoll = select.epoll()
         on_close(self._epoll.close)
-        for network in self.networks:
-            self._watch_network(network)
+        self.network_set.watch(self._epoll)
         self._epoll.register(self._waker, select.EPOLLIN)
-        clients = config.clients
-        if self._accepts_clients:
-            clients = replace(clients, socket=config.clients_socket)
-        self.clients = ClientService(
-            clients,
-            config.groups,
-            self._logger,
-            processor=config.processor,
-            cluster_id=config.ring.cluster_id,
-            packet_bytes_max=self.ring_config.packet_bytes_max,
-            has_log=self.replica is not None,
-        )
-        on_close(lambda: self.clients.close(self._last_words))
-        on_close(self._turn_early_away)
-        if self._accepts_clients:
-            self.clients.check()
-
-    def _open_network(self, network: Network) -> None:
-        self._open.callback(network.sockets.close)
-        self.networks.append(network)
-        network.sockets.on_path_refusal = lambda fits: self.call(lambda: self._narrow(network, fits))
-        network.on_unreachable = lambda processor: self._reports.unreachable(processor)
-
-    def _watch_network(self, network: Network) -> None:
-        if network.sockets.is_open:
-            self._register(network.sockets.all)
-        network.on_opened, network.on_closing = self._register, self._unregister
-
-    def _note_own_addresses(self) -> None:
-        self._own_addresses = frozenset(network.own for network in self.networks)
-
-    def _register(self, sockets: Sequence[socket.socket]) -> None:
-        for sock in sockets:
-            self._epoll.register(sock, select.EPOLLIN)
-
-    def _unregister(self, sockets: Sequence[socket.socket]) -> None:
-        for sock in sockets:
-            self._epoll.unregister(sock)
+        on_close(lambda: self._admission.close(self._last_words))
+        self._admission.check()
 
     def _make_stack(self) -> None:
         """A new life of the processor, from what stable storage holds."""
-        self._life += 1
-        stable, kinds = dict(self._stable), self.record.trace_kinds
+        stable, kinds = self._lives.begin(), self.record.trace_kinds
         draw = jitter(self.config.processor, stable)
-        self.stack: ProcessorStack = build(self.spec, stable, kinds, self._keyring, draw)
+        self.stack: ProcessorStack = build(self.network_set.spec, stable, kinds, self._keyring, draw)
         assert self.stack.groups is not None, "a node has groups"
         self.ring: SingleRing = self.stack.ring
         self.layer: GroupLayer = self.stack.groups
         self.replica: Replica | None = self.stack.replica
+        self.receiver.begin_life(self.stack)
         self._delivered_before = self.meters.packets_delivered
         self.record.begin(self.stack.incarnation)
 
@@ -249,18 +179,19 @@ class Driver:
             assert self.replica is not None, "a node that has a log has it in every life"
             return self.replica
 
-        log = NodeLog(self.config, replica, self, self._log)
+        log = NodeLog(self.config, replica, self, self._reports.log, self.clients.log_answered)
         self._open.callback(log.close)
         return log
-
-    def _turn_early_away(self) -> None:
-        for client in self._early:
-            turn_away(client, self._last_words)
 
     def _close_waker(self) -> None:
         with self._waking:
             self._closed = True
             os.close(self._waker)
+
+    @property
+    def config(self) -> NodeConfig:
+        """The settings in force."""
+        return self.network_set.config
 
     # For other threads
 
@@ -274,7 +205,7 @@ class Driver:
 
     def serve(self, client: socket.socket) -> None:
         """A connected client: the program that this node is embedded in."""
-        self.call(lambda: self._admit(client))
+        self.call(lambda: self._admission.admit(client))
 
     def leave(self) -> None:
         """Leaves the ring gracefully; `run` returns when that is done."""
@@ -294,88 +225,15 @@ class Driver:
         self.call(do)
 
     def change_settings(self, config: NodeConfig) -> None:
-        """Takes what can be taken while the node runs, and tells what needs a restart (`reloading`)."""
-        self.call(lambda: self._change_settings(config))
-
-    def _change_settings(self, config: NodeConfig) -> None:
-        if not self._begun:  # an input before Start would be none of this life's
-            self.at(now_us() + HOUSEKEEPING_US, lambda: self._change_settings(config))
-            return
-        try:
-            wanted = with_networks_of(self.config, config)
-            while len(self.networks) > len(wanted.networks):
-                self._remove_network()
-            while len(self.networks) < len(wanted.networks):
-                self._add_network(wanted)
-        except (TotemError, OSError) as error:
-            self._log(logging.ERROR, NOT_RELOADED, reason=str(error))
-            return
-        changed = differences(self.config, config)
-        if changed:
-            self._log(logging.WARNING, NEEDS_RESTART, settings=", ".join(changed))
-
-    def _add_network(self, config: NodeConfig) -> None:
-        """The next of these settings."""
-        number = len(self.networks)
-        settings, name = config.networks[number], config.network_name(number)
-        network = Network(number, settings, name, config.networks_beside(number))
-        try:
-            if network.sockets.is_open:
-                check_separate(network, self.networks)
-            check_window(network.sockets.receive_buffer_bytes, self.spec.rings[0].config.window_bytes, name)
-            self._open_network(network)
-            self._feed(AddNetwork(number, network.segment_bytes, name, settings.capacity))
-        except BaseException:
-            network.sockets.close()
-            del self.networks[number:]
-            raise
-        spec = NetworkSpec(network.segment_bytes, name, settings.capacity)
-        self._have_networks((*self.spec.networks, spec), config)
-        self._watch_network(network)
-        network.start(self.call)
-        self._reports.network_added(network)
-        if not network.is_there:
-            self._feed(NetworkLost(number))
-
-    def _remove_network(self) -> None:
-        """The last one."""
-        network = self.networks[-1]
-        self._feed(RemoveNetwork(network.number))
-        self.networks.pop()
-        self._have_networks(self.spec.networks[:-1], self.config)
-        network.stop()
-        if network.sockets.is_open:
-            self._unregister(network.sockets.all)
-            network.sockets.close()
-        self._log(logging.INFO, "network removed", network=network.name)
-
-    def _have_networks(self, specs: tuple[NetworkSpec, ...], config: NodeConfig) -> None:
-        """For the next life, for the next change of settings, and for what arrives from now on."""
-        ring = replace(self.spec.rings[0], networks=tuple(range(len(specs))))
-        self.spec = replace(self.spec, networks=specs, rings=(ring,))
-        self.config = replace(self.config, more_networks=config.more_networks[: len(specs) - 1])
-        self._note_own_addresses()
+        """Takes what can be taken while the node runs, and tells what needs a restart."""
+        self.call(lambda: self.network_set.change_settings(config))
 
     def _begin_to_leave(self) -> None:
-        """What waits in the outbox is handed to the ring first, as far as leave_us lasts. The group layer has
-        its own rule (`GroupLayer.leave`)."""
-        if not self._leaving:
-            self._leaving = True
+        if not self.sender.is_leaving:
             if self.log is not None:
                 self.log.leave()
-            self.clients.finish("the node leaves the ring")
-            self._admit_early()  # to be told so
-            self.at(now_us() + self.ring_config.leave_us, self._leave_now)
-            self._leave_if_empty()
-
-    def _leave_if_empty(self) -> None:
-        waits = self.outbox or self._refused_a_send
-        if self._leaving and not waits and not self.layer.leaving:
-            self._leave_now()
-
-    def _leave_now(self) -> None:
-        self.timers.pop(self._leave_now, None)
-        self._feed(Leave())
+            self._admission.leave()
+            self.sender.leave()
 
     # For the application, on the driver's own thread
 
@@ -409,14 +267,6 @@ class Driver:
         else:
             self._feed(given)
 
-    def send(self, payloads: Sequence[bytes], service: Service = Service.AGREED) -> bool:
-        """Takes messages to be sent; false, and none taken, while too much waits already: `ready` follows."""
-        if not self.outbox.accepts:
-            self._refused_a_send = True
-            return False
-        self.outbox.add(payloads, service)
-        return True
-
     # The loop
 
     def close(self) -> None:
@@ -435,15 +285,15 @@ class Driver:
             raise self._failure
 
     def _run(self) -> None:
-        writer = StorageWriter(self._storage, self._on_written, self._on_storage_failure)
-        self._open.callback(writer.close)
-        self._writer = writer
-        for network in self.networks:
-            network.start(self.call)
+        self._lives.start()
+        self._open.callback(self._lives.stop)
+        self.network_set.start()
         self.clients.attach(self)
         self._reports.started(self.networks, self.sealed)
-        if self._storage.lost:
-            self._log(logging.WARNING, "stable storage was lost: going on with numbers from the clock")
+        if self._lives.was_lost:
+            self._reports.log(
+                logging.WARNING, "stable storage was lost: going on with numbers from the clock"
+            )
         self._housekeeping_us = now_us() + HOUSEKEEPING_US
         # Listen before speaking: whoever has this number already shows itself within its null period.
         self.at(now_us() + self.ring_config.null_us * 6 // 5, self._begin)
@@ -451,115 +301,38 @@ class Driver:
             while self.running:
                 self._turn()
         finally:
-            for network in self.networks:
-                network.stop()
+            self.network_set.stop()
 
     def _begin(self) -> None:
-        self.at(now_us() + ALONE_US, self._settle)
+        self.at(now_us() + ALONE_US, self._admission.open)
         self._feed_start()
         self._application.ready()
 
     def _feed_start(self) -> None:
-        """A life begins with networks as they were at the node's start: what has changed since comes next."""
-        self._begun = True
         self._feed(Start())
-        for network, spec in zip(self.networks, self.spec.networks, strict=True):
-            if network.segment_bytes != spec.segment_bytes:
-                self._feed(Narrowed(network.number, network.segment_bytes))
-            if not network.is_there:
-                self._feed(NetworkLost(network.number))
+        self.network_set.begin_life()
         if self.log is not None:
             self.log.begin()
-
-    def _settle(self) -> None:
-        """Lets clients in, once the node has met the others, or if there are none. One that came earlier
-        would join its groups alone, begin afresh, and meet those who have their state a moment later."""
-        self.timers.pop(self._settle, None)
-        if self._settled:
-            return
-        self._settled = True
-        self._admit_early()
-        if self._accepts_clients and not self._leaving:
-            try:
-                self.clients.open()
-            except TotemError as error:
-                self.fail(error)
-
-    def _admit(self, client: socket.socket) -> None:
-        if self._settled or self._leaving:
-            self.clients.adopt(client)
-        else:
-            self._early.append(client)
-
-    def _admit_early(self) -> None:
-        early, self._early = self._early, []
-        for client in early:
-            self.clients.adopt(client)
 
     def _turn(self) -> None:
         ready = dict(self._epoll.poll(self._wait_s()))
         if self._waker in ready:
             os.eventfd_read(self._waker)
         self._take_calls()
-        if self._watched and not self.ring.queued and self._has_token(ready):
+        if self._watched and not self.ring.queued and self.receiver.has_token(ready):
             self._serve(ready, SERVING_FIRST_US)
         if len(self.networks) == 1:
-            self._read(self.networks[0], ready)
+            self.receiver.read_one(self.networks[0], ready)
         else:
-            self._read_all(ready)
+            self.receiver.read_several(ready)
         self._take_own()
         self._expire()
         if self._watched:
             self._serve(ready, SERVING_US)
         if self.outbox:
-            self._empty_outbox()
-        elif self._leaving:
-            self._leave_if_empty()
-
-    def _read(self, network: Network, ready: Mapping[int, int]) -> None:
-        token = network.sockets.token
-        token_waits = token.fileno() in ready
-        if token_waits and self.stack.token_first(network.number):
-            self._drain(network, Channel.TOKEN, token, 1)
-            token_waits = False
-        for sock in network.sockets.data_sockets:
-            if sock.fileno() in ready:
-                self._drain(network, Channel.DATA, sock, READS_MAX)
-        if token_waits:
-            self._drain(network, Channel.TOKEN, token, 1)
-
-    def _read_all(self, ready: Mapping[int, int]) -> None:
-        """Of several networks: data of all of them first, a slice of each in turn, so that none waits for one
-        that is flooded. A network's token is taken as soon as its data is."""
-        tokens = [network for network in self.networks if network.sockets.token.fileno() in ready]
-        first = {network.number for network in tokens if self.stack.token_first(network.number)}
-        tokens = self._take_tokens(tokens, {network.number for network in tokens} - first)
-        data = [
-            (network, sock)
-            for network in self.networks
-            for sock in (*network.sockets.data_sockets, *network.sockets.strays)
-            if sock.fileno() in ready
-        ]
-        for _ in range(READS_MAX // SLICE):
-            data = [
-                (network, sock)
-                for network, sock in data
-                if not self._drain(network, Channel.DATA, sock, SLICE)
-            ]
-            if not data:
-                break
-            tokens = self._take_tokens(tokens, {network.number for network, _ in data})
-        self._take_tokens(tokens)
-
-    def _take_tokens(self, tokens: list[Network], but: Collection[int] = ()) -> list[Network]:
-        """Leaves, and gives back, those of the networks in `but`."""
-        for network in tokens:
-            if network.number not in but:
-                self._drain(network, Channel.TOKEN, network.sockets.token, 1)
-        return [network for network in tokens if network.number in but]
-
-    def _has_token(self, ready: Mapping[int, int]) -> bool:
-        return any(network.sockets.token.fileno() in ready for network in self.networks)
+            self.sender.empty()
+        elif self.sender.is_leaving:
+            self.sender.leave_if_empty()
 
     def _serve(self, ready: dict[int, int], most_us: int) -> None:
         """What clients have sent, for a while: the rest in the next turn. Takes those who have had theirs out
@@ -583,14 +356,6 @@ class Driver:
         for _ in range(len(self._calls)):
             self._calls.popleft()()
 
-    def _drain(self, network: Network, channel: Channel, sock: socket.socket, reads: int) -> bool:
-        """Whether nothing is left."""
-        read = network.sockets.read if self.filter is None else self.filter.read
-        reading = Reading(read, sock, reads)
-        for arrived in reading:
-            self._receive(network, channel, arrived)
-        return reading.is_empty
-
     def _take_own(self) -> None:
         """What the processor has sent to itself: the token of a ring of one."""
         own = self._execution.to_self
@@ -598,19 +363,6 @@ class Driver:
             number, send = own.popleft()
             source = self.networks[number].own
             self._feed(Arrived(number, send.channel, send.datagrams, 0, source))
-
-    def _receive(self, network: Network, channel: Channel, read: Read) -> None:
-        data, segment_bytes, source = read
-        if source in self._own_addresses:
-            return  # our own multicast, which loopback gives back, or another network that is wired to this
-        self.meters.packets_received += 1
-        self.meters.bytes_received += len(data)
-        network.packets_received += 1
-        network.bytes_received += len(data)
-        self._feed(Arrived(network.number, channel, (data,), segment_bytes, source))
-        if self.ring.drops != self._drops_seen:
-            self._drops_seen = self.ring.drops
-            self._drop_source = source
 
     def _expire(self) -> None:
         now = now_us()
@@ -626,20 +378,6 @@ class Driver:
             self._note_lag(now - self._housekeeping_us)
             self._housekeeping_us = now + HOUSEKEEPING_US
             self._keep_house(now)
-
-    def _empty_outbox(self) -> None:
-        """As many packets as the next visits of the token can take; the rest waits, to be packed together."""
-        ring = self.ring
-        while self.outbox and ring.queued < ring.packets_ahead and self.running:
-            if self.layer.leaving:
-                return  # leave_us is over, and what waits is lost
-            self.outbox.packet_bytes = ring.packet_bytes
-            body, service = self.outbox.take()
-            self._feed(Submit(body, service))
-        if self._refused_a_send and self.outbox.accepts:
-            self._refused_a_send = False
-            self._application.ready()
-        self._leave_if_empty()
 
     # Inputs, and what becomes of them
 
@@ -666,56 +404,22 @@ class Driver:
         self.meters.bytes_delivered += messages.size
         self._application.delivered(packet, messages)
 
-    def grouped(self, event: ToProcesses | Taken) -> None:
-        self.clients.grouped(event)
-
     @property
     def network_status(self) -> tuple[NetworkStatus, ...]:
         return standing(self.stack)
 
     def network_told(self, told: NetworkChanged | NetworkRefused) -> None:
         line = log_line(told)
-        self._log(line.level, line.name, **line.fields)
+        self._reports.log(line.level, line.name, **line.fields)
         if isinstance(told, NetworkChanged):
             self.clients.network_changed(told)
         for listener in tuple(self.network_listeners):
             listener(told)
 
-    def log_effect(self, effect: Append | Recall | Trim) -> None:
-        assert self.log is not None, "only a replica has a log"
-        self.log.execute(effect)
-
-    def log_answered(self, answer: LogAnswer) -> None:
-        if answer.process == OWN_PROCESS:
-            for listener in tuple(self.log_listeners):
-                listener(answer)
-        elif isinstance(answer, Unknown) and not answer.is_held and self.log is not None:
-            self.log.locate(answer, self.clients.log_answered)
-        else:
-            self.clients.log_answered(answer)
-
-    def log_told(self, told: GreenNews) -> None:
-        self.clients.log_told(told)
-
-    def log_standing(self, told: StandingChanged) -> None:
-        assert self.log is not None, "only a replica has a standing"
-        self.log.standing_changed(told)
-
     def stopped(self) -> None:
-        self._log_leave()
+        self._reports.left(self.layer.unsent_messages + len(self.outbox), self.ring.unsafe)
         self.record.left()
         self._halt()
-
-    def _log_leave(self) -> None:
-        self._log(logging.INFO, "left the ring")
-        messages, packets = self.layer.unsent_messages + len(self.outbox), self.ring.unsafe
-        if messages or packets:
-            self._log(
-                logging.WARNING,
-                "leave_us was over before all was sent: some of it may be lost",
-                messages=messages,
-                packets=packets,
-            )
 
     def installed(self, installed: InstallConfiguration) -> None:
         configuration = installed.configuration
@@ -725,38 +429,16 @@ class Driver:
             self.installed_us = now_us()
             self.meters.rotations.forget_visit()
             if len(configuration.members) > 1:
-                self._settle()
-        self._log(
-            logging.INFO if configuration.kind is ConfigurationKind.REGULAR else logging.DEBUG,
-            f"{configuration.kind.value} configuration",
-            ring=str(configuration.id),
-            members=",".join(map(str, configuration.members)),
-        )
+                self.timers.pop(self._admission.open, None)
+                self._admission.open()
+        self._reports.installed(configuration)
         self._application.installed(installed)
-
-    def write(self, write: Write) -> None:
-        self._submit(self._life * TICKETS_MAX + write.ticket, write.records)
-
-    def _submit(self, ticket: int, values: Mapping[str, Any]) -> None:
-        self._stable.update(values)
-        try:
-            self._writer.submit(ticket, values)
-        except StorageError as error:
-            self.fail(error)
 
     # What goes wrong
 
-    def _on_written(self, ticket: int) -> None:
-        """On the writer's thread."""
-        life, own_ticket = divmod(ticket, TICKETS_MAX)
-        self.call(lambda: self._feed(Written(own_ticket)) if life == self._life else None)
-
-    def _on_storage_failure(self, error: StorageError) -> None:
-        self.call(lambda: self.fail(error))
-
     def fail(self, error: TotemError) -> None:
         """Stops without sending anything more."""
-        self._log(logging.ERROR, "stopped", reason=str(error))
+        self._reports.log(logging.ERROR, "stopped", reason=str(error))
         self._failure = self._failure or error
         self._last_words = f"the node had to stop: {self._failure}"
         self._halt()
@@ -767,83 +449,36 @@ class Driver:
     def alarmed(self, alarm: Alarm) -> None:
         match alarm.alarm:
             case Impostor(incarnation):
-                self._on_impostor(alarm.source[0], incarnation)
-            case SettingsDiffer() as differ:
-                self._reports.settings_differ(differ)
-            case DeadLink() as dead:
-                self._reports.dead_link(dead)
-            case FormerLife() as former:
-                self._reports.former_life(former)
-            case WaysDiffer() as differ:
-                self._reports.ways_differ(differ)
+                has_spoken = self.ring.state is not State.STARTING
+                age_us = now_us() - self.started_us
+                self._lives.meet(incarnation, alarm.source[0], age_us, has_spoken)
             case LogAlarm() as of_log:
                 assert self.log is not None, "only a replica raises these"
                 self.log.alarmed(of_log)
+            case other:
+                self._reports.alarmed(other)
 
-    def _on_impostor(self, where: str, incarnation: int) -> None:
-        number = self.config.processor
-        self._log(logging.ERROR, "another node uses this processor's number", number=number, where=where)
-        own = self.stack.incarnation
-        now, has_spoken = now_us(), self.ring.state is not State.STARTING
-        answer = self._impostors.meet(incarnation, own, now, now - self.started_us, has_spoken)
-        if answer is Answer.GIVE_WAY:
-            if incarnation < own:
-                # Counted, because a recording of a former life must not keep the node away for ever.
-                self._submit(0, {"gave_way": self._stable.get("gave_way", 0) + 1})
-            self.fail(self._impostors.in_use(where))
-        elif answer is Answer.OUTLIVE:
-            # Not in the midst of effects, which are those of the life that ends.
-            self._calls.append(lambda: self._live_again(incarnation))
-
-    def _live_again(self, above: int) -> None:
-        """The others take the impostor for a later life of ours, and us for a ghost: outlive it."""
-        if above < self.stack.incarnation:
-            return  # that has been done since
-        try:
-            incarnation = self._impostors.next_life(above, now_us())
-        except TotemError as error:
-            self.fail(error)
-            return
-        self._log(logging.WARNING, "starting a new life", incarnation=incarnation + 1)
-        self._stable["incarnation"] = incarnation
+    def live_again(self) -> None:
+        """Ends the present life of the processor and begins the next one. Not in the midst of effects."""
         self.record.end_inputs()
         self.timers = {timer: due for timer, due in self.timers.items() if callable(timer)}
         self._execution.to_self.clear()
         self.configuration = None
         self.clients.reset("the node had to start a new life")
         self._make_stack()
-        self._drops_seen = 0
         self._reports.forget_drops()
         self._feed_start()
 
-    def _narrow(self, network: Network, fits: int) -> None:
-        before = network.segment_bytes
-        if network in self.networks and network.narrows_to(fits):
-            self._log(logging.WARNING, "segments are too long for the path", bytes=before, now=fits)
-            self._feed(Narrowed(network.number, fits))
-
-    def _network_changed(self, network: Network, was_there: bool, reopened: bool) -> None:
-        if reopened and self._begun:
-            self._feed(Narrowed(network.number, network.segment_bytes))
-        if network.is_there != was_there:
-            self._reports.network_changed(network)
-            if self._begun:
-                self._feed((NetworkBack if network.is_there else NetworkLost)(network.number))
-
     def _note_lag(self, late_us: int) -> None:
         if self.meters.lag.note(late_us):
-            self._log(logging.WARNING, "event loop lag", ms=late_us // 1000)
+            self._reports.log(logging.WARNING, "event loop lag", ms=late_us // 1000)
 
     # Once in a while
 
     def _keep_house(self, now: int) -> None:
         self.meters.tick(now)
         self.record.flush()
-        follow_networks(self.networks, self._network_changed)
-        try:
-            follow_paths(self.networks, self._narrow)
-        except TotemError as error:
-            self.fail(error)
+        self.network_set.look()
         members = self.configuration.members if self.configuration else ()
         for network in self.networks:
             network.book.forget_strangers(now, members)
@@ -854,20 +489,9 @@ class Driver:
             self.log.watch()
 
     def _report_drops(self, now: int) -> None:
-        self._reports.drops(self.ring.dropped, self.ring.drops, self._drop_source[0], now)
+        self._reports.drops(self.ring.dropped, self.ring.drops, self.receiver.drop_source[0], now)
 
     def _report_missing(self, now: int) -> None:
         line = self.attendance.look(now, self.configuration.members if self.configuration else ())
         if line is not None:
-            self._log(line.level, line.name, **line.fields)
-
-    def addresses_of(self, processor: ProcessorId) -> list[str]:
-        """Where a processor is, on each network that knows. For any thread."""
-        networks = tuple(self.networks)
-        if processor == self.config.processor:
-            return [address_text(*network.own) for network in networks]
-        found = (network.book.data_address(processor) for network in networks)
-        return [address_text(*address) for address in found if address is not None]
-
-    def _log(self, level: int, name: str, **fields: Any) -> None:
-        self._reports.log(level, name, **fields)
+            self._reports.log(line.level, line.name, **line.fields)

@@ -1,4 +1,7 @@
-"""Executes a stack's effects, in order: on the network, the timers, the disk, and for who stands above."""
+"""Executes a stack's effects in order: on the networks, the timers, the disk, and for the layers above.
+
+A table by type says who hears an event (`Tell`): the clients, the log, or the driver itself.
+"""
 
 from __future__ import annotations
 
@@ -30,18 +33,19 @@ from totempole.corel.events import (
     Fenced,
     GreenEnded,
     GreenLine,
-    GreenNews,
     GreenRuns,
-    LogAnswer,
     Lost,
     Placed,
     StandingChanged,
     Unknown,
 )
+from totempole.daemon.service import ClientService
 from totempole.groups.events import GroupMessages, Taken, ToProcesses
 from totempole.networks.events import NetworkChanged, NetworkRefused
+from totempole.runtime.lives import Lives
 from totempole.runtime.meters import Meters
 from totempole.runtime.network import Network
+from totempole.runtime.node_log import NodeLog
 from totempole.types import ProcessorId
 
 
@@ -51,23 +55,11 @@ class Owner(Protocol):
     timers: dict[Any, int]
     running: bool
 
-    def write(self, write: Write) -> None: ...
-
     def delivered(self, packet: Deliver) -> None: ...
 
     def installed(self, installed: InstallConfiguration) -> None: ...
 
-    def grouped(self, event: ToProcesses | Taken) -> None: ...
-
     def network_told(self, told: NetworkChanged | NetworkRefused) -> None: ...
-
-    def log_effect(self, effect: Append | Recall | Trim) -> None: ...
-
-    def log_answered(self, answer: LogAnswer) -> None: ...
-
-    def log_told(self, told: GreenNews) -> None: ...
-
-    def log_standing(self, told: StandingChanged) -> None: ...
 
     def alarmed(self, alarm: Alarm) -> None: ...
 
@@ -75,7 +67,18 @@ class Owner(Protocol):
 
 
 class Execution:
-    def __init__(self, me: ProcessorId, networks: Sequence[Network], meters: Meters, owner: Owner) -> None:
+    def __init__(
+        self,
+        me: ProcessorId,
+        networks: Sequence[Network],
+        meters: Meters,
+        owner: Owner,
+        lives: Lives,
+        clients: ClientService,
+        log: NodeLog | None,
+    ) -> None:
+        """`lives` write to stable storage, `clients` hear what groups and the log tell, and `log` carries out
+        the effects of a replica."""
         self.to_self: deque[tuple[int, Send]] = deque()
         """What the processor has sent to itself: the token of a ring of one."""
         self.busy = False
@@ -83,19 +86,22 @@ class Execution:
         self._networks = networks
         self._meters = meters
         self._owner = owner
+        self._lives = lives
+        self._clients_grouped = clients.grouped
+        self._log_effect = log.execute if log is not None else _no_log
         self._tells: dict[type, Callable[[Any], None]] = {
             Deliver: owner.delivered,
             InstallConfiguration: owner.installed,
             ToProcesses: self._to_processes,
-            Taken: owner.grouped,
+            Taken: clients.grouped,
             NetworkChanged: owner.network_told,
             NetworkRefused: owner.network_told,
-            **dict.fromkeys(
-                (Accepted, Durable, Placed, Fenced, Lost, Unknown, BarrierPassed), owner.log_answered
-            ),
-            **dict.fromkeys((GreenLine, GreenRuns, GreenEnded), owner.log_told),
-            StandingChanged: owner.log_standing,
+            **dict.fromkeys((GreenLine, GreenRuns, GreenEnded), clients.log_told),
         }
+        if log is not None:
+            answers = (Accepted, Durable, Placed, Fenced, Lost, Unknown, BarrierPassed)
+            self._tells |= dict.fromkeys(answers, log.answered)
+            self._tells[StandingChanged] = log.standing_changed
 
     def run(self, now_us: int, effects: Sequence[Effect]) -> None:
         owner = self._owner
@@ -115,7 +121,7 @@ class Execution:
             elif type(effect) is CancelTimer:
                 timers.pop(effect.timer, None)
             elif type(effect) is Append:
-                owner.log_effect(effect)
+                self._log_effect(effect)
             elif type(effect) is not Trace:
                 self._run_rarer(now_us, effect)
         self.busy = False
@@ -123,11 +129,11 @@ class Execution:
     def _run_rarer(self, now_us: int, effect: Effect) -> None:
         match effect:
             case Write():
-                self._owner.write(effect)
+                self._lives.write(effect)
             case Reachable(processor, network, source, just_now):
                 self._networks[network].book.learn(processor, source, just_now, now_us)
             case Recall() | Trim():
-                self._owner.log_effect(effect)
+                self._log_effect(effect)
             case Alarm():
                 self._owner.alarmed(effect)
             case Stopped():
@@ -164,4 +170,8 @@ class Execution:
         if type(event.event) is GroupMessages:
             self._meters.messages_delivered += event.event.count
             self._meters.bytes_delivered += len(event.event.batch)
-        self._owner.grouped(event)
+        self._clients_grouped(event)
+
+
+def _no_log(effect: Append | Recall | Trim) -> None:
+    raise AssertionError(f"only a replica has a log: {effect}")

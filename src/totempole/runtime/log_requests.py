@@ -59,10 +59,11 @@ class LogRequests:
         waiting = self._waiting = _Waiting(self._requests)
         if self._over:
             return {"outcome": "unknown", "why": STOPPED}
-        driver = self._driver
+        driver, log = self._driver, self._driver.log
+        assert log is not None, "only a node with a log is asked"
 
         def begin() -> None:
-            driver.log_listeners.append(waiting.hear)
+            log.listeners.append(waiting.hear)
             try:
                 step(waiting)
             except TotemError as error:
@@ -70,7 +71,7 @@ class LogRequests:
 
         driver.call(begin)
         waiting.answered.wait(wait_s)
-        driver.call(lambda: driver.log_listeners.remove(waiting.hear))
+        driver.call(lambda: log.listeners.remove(waiting.hear))
         return waiting.told or {"outcome": "unknown"}
 
     # On the driver's thread

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from totempole.core.effects import Append, Recall, Trim
 from totempole.core.inputs import Appended, Input, Recalled
 from totempole.corel.commands import CloseLog, OpenLog
-from totempole.corel.events import Fenced, LogAlarm, Placed, Standing, StandingChanged, Unknown
+from totempole.corel.events import Fenced, LogAlarm, LogAnswer, Placed, Standing, StandingChanged, Unknown
 from totempole.corel.fences import Fences
 from totempole.corel.frames import decode
 from totempole.corel.layer import Replica
@@ -71,8 +71,12 @@ class NodeLog:
         replica: Callable[[], Replica],
         host: Host,
         log: Callable[..., None],
+        tell_client: Callable[[LogAnswer], None],
     ) -> None:
-        """`replica` is that of the present life; `log` writes a line."""
+        """`replica` is that of the present life; `log` writes a line; `tell_client` hands an answer to the
+        client that has asked."""
+        self.listeners: list[Callable[[LogAnswer], None]] = []
+        """Called with the answers to the node's own requests."""
         self.failure = ""
         """Why there is no log at present."""
         self.alarms: Counter[str] = Counter()
@@ -81,6 +85,7 @@ class NodeLog:
         self._replica = replica
         self._host = host
         self._log = log
+        self._tell_client = tell_client
         self._opening: _Opening | None = None
         self._locating = 0
         self._clocks = Clocks()
@@ -198,16 +203,27 @@ class NodeLog:
             raise SessionError(f"the log ends at position {zones.position}: give at most that")
         return opening.store.trim_to(position)
 
-    def locate(self, question: Unknown, answer: Callable[[Placed | Fenced | Unknown], None]) -> None:
+    # What it has answered
+
+    def answered(self, answer: LogAnswer) -> None:
+        if answer.process == OWN_PROCESS:
+            for listener in tuple(self.listeners):
+                listener(answer)
+        elif isinstance(answer, Unknown) and not answer.is_held:
+            self._locate(answer)
+        else:
+            self._tell_client(answer)
+
+    def _locate(self, question: Unknown) -> None:
         """Looks on the disk for a run that the replica has no memory of: it has been green for long, or since
-        before the node's start. `answer` is called on the driver's thread."""
+        before the node's start."""
         if self._locating >= LOCATING_MAX:
-            answer(question)
+            self._tell_client(question)
             return
         self._locating += 1
-        Thread(target=self._look, args=(question, answer), name="totempole-log-locate", daemon=True).start()
+        Thread(target=self._look, args=(question,), name="totempole-log-locate", daemon=True).start()
 
-    def _look(self, question: Unknown, answer: Callable[[Placed | Fenced | Unknown], None]) -> None:
+    def _look(self, question: Unknown) -> None:
         process, request, run, _ = question
         found: Placed | Fenced | Unknown = question
         try:
@@ -223,7 +239,7 @@ class NodeLog:
 
         def done() -> None:
             self._locating -= 1
-            answer(found)
+            self._tell_client(found)
 
         self._host.call(done)
 

@@ -53,7 +53,7 @@ class Service:
         self._driver = Driver(
             config, NoApplication(), logger, load_keyring(config, logger), accepts_clients=True
         )
-        self._driver.filter = self.packet_filter = packet_filter
+        self._driver.receiver.filter = self.packet_filter = packet_filter
         self.network_requests = NetworkRequests(self._driver) if self._driver.stack.networks else None
         self.log_requests = LogRequests(self._driver) if self._driver.log is not None else None
 

@@ -80,14 +80,14 @@ def snapshot(driver: Driver) -> dict[str, Any]:
         },
         **_redundancy(driver, members),
         **({} if driver.log is None else {"log": driver.log.document()}),
-        **({} if driver.filter is None else {"packet_filter": driver.filter.document()}),
+        **({} if driver.receiver.filter is None else {"packet_filter": driver.receiver.filter.document()}),
     }
 
 
 def _addresses(driver: Driver, members: Sequence[ProcessorId]) -> dict[str, list[str]]:
     """Of the members, and of those who are expected."""
     known = sorted({driver.config.processor, *members, *driver.attendance.expected.processors})
-    return {str(processor): driver.addresses_of(processor) for processor in known}
+    return {str(processor): driver.network_set.addresses_of(processor) for processor in known}
 
 
 def _refused(networks: Sequence[Network]) -> dict[str, int]:

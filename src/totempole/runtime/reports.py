@@ -1,13 +1,12 @@
-"""What a node looks after a few times a second, and what it tells the people who run it, once each."""
+"""What a node tells the people who run it: lines in its log, each reason once."""
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from totempole.errors import NetworkAbsentError
 from totempole.rrp.alarms import WaysDiffer
 from totempole.runtime import hints
 from totempole.runtime.hints import NO_ADDRESS
@@ -15,7 +14,7 @@ from totempole.runtime.logs import event
 from totempole.runtime.network import Network
 from totempole.runtime.record import NodeRecord
 from totempole.srp.alarms import DeadLink, FormerLife, SettingsDiffer
-from totempole.types import ProcessorId
+from totempole.types import Configuration, ConfigurationKind, ProcessorId
 
 WAYS = {
     "networks": "the number of [[network]] tables",
@@ -56,6 +55,25 @@ class Reports:
                 self.log(logging.INFO, "started", **which, address=address, port=port, sealed=sealed)
             else:
                 self.network_changed(network)
+
+    def installed(self, configuration: Configuration) -> None:
+        self.log(
+            logging.INFO if configuration.kind is ConfigurationKind.REGULAR else logging.DEBUG,
+            f"{configuration.kind.value} configuration",
+            ring=str(configuration.id),
+            members=",".join(map(str, configuration.members)),
+        )
+
+    def left(self, messages: int, packets: int) -> None:
+        """`messages` were not sent, and `packets` are not known to be everywhere."""
+        self.log(logging.INFO, "left the ring")
+        if messages or packets:
+            self.log(
+                logging.WARNING,
+                "leave_us was over before all was sent: some of it may be lost",
+                messages=messages,
+                packets=packets,
+            )
 
     def network_added(self, network: Network) -> None:
         address, port = network.own
@@ -98,7 +116,18 @@ class Reports:
             "a member of the ring cannot be reached", f"processor {processor}: {hints.refused(NO_ADDRESS)}"
         )
 
-    def settings_differ(self, differ: SettingsDiffer) -> None:
+    def alarmed(self, alarm: object) -> None:
+        match alarm:
+            case SettingsDiffer():
+                self._settings_differ(alarm)
+            case DeadLink():
+                self._dead_link(alarm)
+            case FormerLife():
+                self._former_life(alarm)
+            case WaysDiffer():
+                self._ways_differ(alarm)
+
+    def _settings_differ(self, differ: SettingsDiffer) -> None:
         self.log(
             logging.WARNING,
             "another node has another setting: give all nodes of a ring the same",
@@ -108,14 +137,14 @@ class Reports:
             node=differ.processor,
         )
 
-    def dead_link(self, dead: DeadLink) -> None:
+    def _dead_link(self, dead: DeadLink) -> None:
         self.once(
             "tokens go by way of another node",
             f"the path between this node and node {dead.successor} is dead, in one direction at least. "
             f"Node {dead.through} hands tokens on, and others repeat what is lost",
         )
 
-    def ways_differ(self, differ: WaysDiffer) -> None:
+    def _ways_differ(self, differ: WaysDiffer) -> None:
         """Of names and capacities nodes tell each other a digest, so that is all that can be shown."""
         setting = WAYS[differ.name]
         shown = {} if differ.name in DIGESTS else {"here": differ.mine, "there": differ.theirs}
@@ -127,6 +156,9 @@ class Reports:
             node=differ.processor,
         )
 
+    def _former_life(self, former: FormerLife) -> None:
+        self.once("a processor speaks in a life that is over", hints.former_life(former))
+
     def network_changed(self, network: Network) -> None:
         address, port = network.own
         place = {"network": network.name, "address": address, "port": port}
@@ -135,35 +167,9 @@ class Reports:
         else:
             self.log(logging.WARNING, LINE_ABSENT, **place, reason=network.absence)
 
-    def former_life(self, former: FormerLife) -> None:
-        self.once("a processor speaks in a life that is over", hints.former_life(former))
-
     def networks(self, networks: Sequence[Network], record: NodeRecord) -> None:
         for network in networks:
             self.once("going on without offload", network.sockets.offload.reason)
             if network.resolver is not None:
                 self.once("peers_dns is not resolved", network.resolver.failure)
         self.once("going on without a trace", record.failure)
-
-
-def follow_networks(networks: Sequence[Network], changed: Callable[[Network, bool, bool], None]) -> None:
-    """Interfaces come and go. Tells of a network that was absent or there before, and that it was opened."""
-    for network in networks:
-        if not network.alone:
-            was_there = network.is_there
-            reopened = network.follow(networks)
-            if reopened or network.is_there != was_there:
-                changed(network, was_there, reopened)
-
-
-def follow_paths(networks: Sequence[Network], narrowed: Callable[[Network, int], None]) -> None:
-    """An interface may take less than before. Raises NetworkAbsentError if a ring's only one is gone."""
-    for network in networks:
-        try:
-            fits = network.interface_bytes()
-        except NetworkAbsentError:
-            if network.alone:
-                raise
-            continue  # that it is gone is seen the next time
-        if fits < network.segment_bytes:
-            narrowed(network, fits)
