@@ -259,8 +259,8 @@ class Replica(BaseLayer):
         self._has_sent = False
         self._tells_green = False
         self.times: dict[ProcessorId, int] = {}
-        """By origin: the time that its clock gave the last run that has come. The node, which has a clock,
-        compares with it, and empties this."""
+        """By origin: the time that its clock gave the last records that have come. The node, which has a
+        clock, compares with it, and empties this."""
 
     @property
     def commands(self) -> Commands:
@@ -379,7 +379,8 @@ class Replica(BaseLayer):
         ordered = self.journal.step(frame)
         if isinstance(frame, PlacedFrame):
             run = frame.run
-            self.times[run.id.origin] = run.time_us
+            if run.kind is RunKind.RECORDS:  # the log's own runs have no time
+                self.times[run.id.origin] = run.time_us
         self._trace.stepped(frame, ordered, self.plan)
         if self._tells_green and ordered:
             self._scope.tell(GreenRuns(tuple(ordered)))
