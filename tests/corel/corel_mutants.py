@@ -320,6 +320,12 @@ MUTANTS = (
         "Phase.CLOSED",
     ),
     mutant(
+        "who steps aside does not hear of rounds",
+        "Replica._step_aside",
+        "self._left = self._round",
+        "pass",
+    ),
+    mutant(
         "a recall does not wait for the green line",
         "CatchUp.answer",
         "self._journal.gate(lambda: self._recall(asker, fetch))",

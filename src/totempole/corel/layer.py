@@ -159,7 +159,8 @@ class Phase(Enum):
     LOOKING_ON = "looking on"
     LEAVING = "leaving"
     """It steps aside. Until the others have seen it leave it takes what comes, its own runs above all: these
-    must not be there with them, and be sent again by it as new ones."""
+    must not be there with them, and be sent again by it as new ones. When they begin another round they pass
+    over what comes, and so does it."""
 
 
 ENDED = frozenset((Phase.PRIMARY, Phase.MINORITY))
@@ -235,6 +236,8 @@ class Replica(BaseLayer):
         """It has asked to join, and has not been told yet of a view that it has come into."""
         self._is_aside = False
         """It has left the group until its disk has written what waits."""
+        self._left = NO_ROUND
+        """The round in which it did."""
         self._kept_from = 0
         self._round = NO_ROUND
         self._cut = False
@@ -412,6 +415,8 @@ class Replica(BaseLayer):
         """A replica too slow for its log lets the others go on, and comes back as one that is behind."""
         self._is_aside = True
         self._alarm("slow-disk", self.me, "this disk is too slow: the replica steps aside")
+        if self.phase in ENDED:
+            self._left = self._round
         self._depart()
         self._enter(Phase.LEAVING if self.phase in TAKING else Phase.CLOSED, "the disk is too slow")
 
@@ -656,6 +661,10 @@ class Replica(BaseLayer):
             self.catch_up.came(message)  # ordered runs are what they are, also if a round has begun since
             if self.phase is Phase.LOOKING_ON:
                 self.catch_up.fetch_more()
+            return
+        if self.phase is Phase.LEAVING and isinstance(message, CaughtUp) and message.round == self._left:
+            if not self._cut:
+                self._enter(Phase.CLOSED, f"it has stepped aside, and {sender} has caught up")
             return
         if message.round != self._round or self._cut:
             return
