@@ -326,6 +326,12 @@ MUTANTS = (
         "pass",
     ),
     mutant(
+        "who comes back has not left",
+        "Replica.told",
+        "self._enter(Phase.CLOSED, 'it has left, and come back')",
+        "pass",
+    ),
+    mutant(
         "a recall does not wait for the green line",
         "CatchUp.answer",
         "self._journal.gate(lambda: self._recall(asker, fetch))",

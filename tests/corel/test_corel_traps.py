@@ -397,6 +397,35 @@ def a_replica_steps_aside_as_a_round_begins(base: type[Replica]) -> None:
     assert stage.order[-1] == "passed over"
 
 
+def a_replica_comes_back_in_a_transitional_view(base: type[Replica]) -> None:
+    """Nobody tells it that it has left. What comes then is passed over by those who have seen it leave."""
+    stage = Stage(3, base=base)
+    world = stage.world
+    ring = world.processors[1].ring
+    stage.append(2, "something for the disk")
+    stage.until(lambda: not world.replica(2).journal.is_idle)
+    world.feed(2, Expired(TimerName(LAYER, 0, int(Timer.DISK))))
+    stage.send(2)
+    has_left = len(ring.log)
+    stage.sync(2)
+    stage.send(2)
+    stage.append(1, "passed over")
+    stage.send(1)
+    assert has_left < len(ring.log) - 1
+    for seq in range(1, len(ring.log) + 1):
+        world.receive(1, seq)
+        world.receive(3, seq)
+    world.form((1,), (2, 3), boundaries=False)
+    for me in (2, 3):
+        move = world.processors[me].move
+        assert move is not None
+        world.processors[me].move = move._replace(boundary=has_left)
+    world.install_all()
+    stage.run()
+    stage.calm()
+    assert stage.order[-1] == "passed over"
+
+
 def light_votes(base: type[Replica]) -> None:
     """Two of three, with two votes of five."""
     stage = Stage(3, base=base, weights=(3, 1, 1))
@@ -501,6 +530,7 @@ TRAPS: tuple[tuple[Scenario, str], ...] = (
     (own_reds_of_one_who_begins_anew, "begins with all that the donor had"),
     (a_replica_steps_aside, "who steps aside does not listen"),
     (a_replica_steps_aside_as_a_round_begins, "who steps aside does not hear of rounds"),
+    (a_replica_comes_back_in_a_transitional_view, "who comes back has not left"),
     (light_votes, "weights do not count"),
     (the_last_member_of_a_primary_is_removed, "removed members are waited for"),
     (two_attempts_of_one_number, "attempts of one number are one"),

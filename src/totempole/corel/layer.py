@@ -615,6 +615,8 @@ class Replica(BaseLayer):
         elif isinstance(event, GroupView) and event.group == GROUP:
             if self._is_awaited and all(member.processor != self.me for member in event.together):
                 self._is_awaited = False
+                if self.phase is Phase.LEAVING:
+                    self._enter(Phase.CLOSED, "it has left, and come back")
             if event.kind is ConfigurationKind.TRANSITIONAL:
                 self._cut_off()
             elif self._is_joined and not self._is_awaited:
