@@ -323,6 +323,18 @@ MUTANTS = (
         "Phase.CLOSED",
     ),
     mutant(
+        "who steps aside does not hear of rounds",
+        "Replica._step_aside",
+        "self._left = member.round",
+        "pass",
+    ),
+    mutant(
+        "who comes back has not left",
+        "Replica.told",
+        "member.enter(Phase.CLOSED, 'it has left, and come back')",
+        "pass",
+    ),
+    mutant(
         "a recall does not wait for the green line",
         "CatchUp.answer",
         "self._journal.gate(lambda: self._recall(asker, fetch))",

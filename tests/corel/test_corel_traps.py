@@ -12,11 +12,14 @@ from corel_model import World
 from corel_mutants import BROKEN, MUTANTS, broken
 from corel_stage import Stage
 
+from totempole.core.effects import TimerName
+from totempole.core.inputs import Expired
 from totempole.corel import frames, messages
 from totempole.corel.commands import AppendRecords
 from totempole.corel.config import LogConfig
 from totempole.corel.events import Placed
-from totempole.corel.layer import Replica
+from totempole.corel.layer import LAYER, Replica
+from totempole.corel.member import Timer
 from totempole.groups import pack
 
 Scenario = Callable[[type[Replica]], None]
@@ -368,6 +371,62 @@ def a_replica_steps_aside(base: type[Replica]) -> None:
     assert len(stage.order) == 25
 
 
+def a_replica_steps_aside_as_a_round_begins(base: type[Replica]) -> None:
+    """Model seed 712283: the others pass over what comes until the new round's handler has ended, and its
+    sender sends it again. If the one that leaves took it, it would have two stamps."""
+    stage = Stage(3, base=base, tiny={"recent_bytes": 400})
+    world = stage.world
+    world.change((1, 2), (3,))
+    for number in range(20):
+        stage.append(1, f"three lacks {number}")
+    stage.run()
+    world.change((1, 2, 3))
+    stage.until(lambda: world.replica(3).catch_up._said_caught_up)
+    stage.run(1, 2)
+    stage.append(2, "something for the disk")
+    stage.until(lambda: not world.replica(2).journal.is_idle, who=(1, 2))
+    stage.sync(3)
+    stage.send(3)
+    stage.append(1, "passed over")
+    stage.send(1)
+    world.feed(2, Expired(TimerName(LAYER, 0, int(Timer.DISK))))
+    assert stage.phase(2) == "leaving"
+    stage.deliver(2, 1)
+    assert stage.phase(1) == "exchanging"
+    stage.run()
+    stage.calm()
+    assert stage.order[-1] == "passed over"
+
+
+def a_replica_comes_back_in_a_transitional_view(base: type[Replica]) -> None:
+    """Nobody tells it that it has left. What comes then is passed over by those who have seen it leave."""
+    stage = Stage(3, base=base)
+    world = stage.world
+    ring = world.processors[1].ring
+    stage.append(2, "something for the disk")
+    stage.until(lambda: not world.replica(2).journal.is_idle)
+    world.feed(2, Expired(TimerName(LAYER, 0, int(Timer.DISK))))
+    stage.send(2)
+    has_left = len(ring.log)
+    stage.sync(2)
+    stage.send(2)
+    stage.append(1, "passed over")
+    stage.send(1)
+    assert has_left < len(ring.log) - 1
+    for seq in range(1, len(ring.log) + 1):
+        world.receive(1, seq)
+        world.receive(3, seq)
+    world.form((1,), (2, 3), boundaries=False)
+    for me in (2, 3):
+        move = world.processors[me].move
+        assert move is not None
+        world.processors[me].move = move._replace(boundary=has_left)
+    world.install_all()
+    stage.run()
+    stage.calm()
+    assert stage.order[-1] == "passed over"
+
+
 def light_votes(base: type[Replica]) -> None:
     """Two of three, with two votes of five."""
     stage = Stage(3, base=base, weights=(3, 1, 1))
@@ -471,6 +530,8 @@ TRAPS: tuple[tuple[Scenario, str], ...] = (
     (a_donor_that_has_committed_more, "begins with what the donor had committed"),
     (own_reds_of_one_who_begins_anew, "begins with all that the donor had"),
     (a_replica_steps_aside, "who steps aside does not listen"),
+    (a_replica_steps_aside_as_a_round_begins, "who steps aside does not hear of rounds"),
+    (a_replica_comes_back_in_a_transitional_view, "who comes back has not left"),
     (light_votes, "weights do not count"),
     (the_last_member_of_a_primary_is_removed, "removed members are waited for"),
     (two_attempts_of_one_number, "attempts of one number are one"),

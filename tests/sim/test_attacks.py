@@ -14,7 +14,8 @@ import pytest
 from sweeps import daily, first_of, first_row_of
 from totempole.checkers import check
 from totempole.core.effects import Alarm, Channel, Send
-from totempole.sim.conditions import Condition, DiskSpeed
+from totempole.sim.conditions import Condition, DiskSpeed, Lan
+from totempole.sim.load import Saturation
 from totempole.sim.world import World
 from totempole.srp.alarms import SettingsDiffer
 from totempole.srp.config import RingConfig
@@ -172,6 +173,20 @@ def test_a_link_that_carries_the_token_may_be_dead(
     assert not branches(world, "token handed on", since)
     assert regular_configurations(world, 3, before) == 0
     assert [world.hosts[me].delivered for me in everyone] == [accepted] * count
+    assert_sound(world)
+
+
+@pytest.mark.parametrize("count", first_of([4, 3]))
+def test_a_link_full_of_data_is_not_dead(count: int) -> None:
+    """On an accelerated ring data follows the token. What its receiver sends back is behind that data, and
+    comes when the token has come round."""
+    config, lan = RingConfig(ring_kind=RingKind.ACCELERATED), Lan(bandwidth_bytes_per_s=2_000_000)
+    world = ring_of(count, config, lans=(lan,))
+    for me in world.hosts:
+        Saturation(world, me, size=20_000).start()
+    world.run_for(5 * S)
+    assert branches(world, "token handed on")
+    assert not branches(world, "dead link")
     assert_sound(world)
 
 

@@ -142,6 +142,36 @@ def test_a_link_that_works_again_is_used_again() -> None:
     assert holder_of(bench, 1)._relay.through == 0
 
 
+def handed_back(token: RegularToken, rotations: int) -> int:
+    """Who hands 1's tokens on, when this copy of one has come back after the token has come round."""
+    bench = on_a_dead_link(slow=False)
+    bench.hand(1, token._replace(token_seq=bench[1].machine.current.ring.my_token_seq - 4 * rotations))
+    through: int = holder_of(bench, 1)._relay.through
+    return through
+
+
+def test_a_copy_that_comes_back_late_counts_for_one_rotation() -> None:
+    """It may have been behind data, which an accelerated ring sends after the token."""
+    _, token = passed_in_vain(1, 2, 3, 4)
+    assert handed_back(token, rotations=1) == 0
+    assert handed_back(token, rotations=2) != 0
+    assert handed_back(token._replace(sender=3), rotations=1) != 0
+
+
+def test_what_was_shown_to_two_and_comes_back_once_and_late_proves_nothing() -> None:
+    """On a dead link the successor gets both copies, and sends one back."""
+    bench, token = passed_in_vain(1, 2, 3, 4)
+    bench.lost = lambda source, to, packet: {source, to} == {1, 2}
+    for _ in range(3):
+        bench.expire(1, Timer.TOKEN_RETRANSMISSION)
+    relay = holder_of(bench, 1)._relay
+    bench.pump(until=lambda: bool(relay.through))
+    bench.hand(1, token)
+    assert relay.through
+    bench.hand(1, token)
+    assert not relay.through
+
+
 def test_a_dead_link_is_told_of_once_and_a_token_that_comes_back_ends_it() -> None:
     bench = formed(1, 2, 3)
     bench.lost = lambda source, to, packet: (source, to) == (1, 2)

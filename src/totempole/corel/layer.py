@@ -35,6 +35,7 @@ from totempole.corel.frames import Identified, Opened, Opening
 from totempole.corel.member import ENDED, TAKING, Groups, Member, Phase, Timer
 from totempole.corel.messages import (
     GROUP,
+    NO_ROUND,
     Acknowledge,
     AnswerBarriers,
     AskBarrier,
@@ -106,6 +107,8 @@ class Replica(BaseLayer):
         self._is_leaving = False
         self._is_aside = False
         """It has left the group until its disk has written what waits."""
+        self._left = NO_ROUND
+        """The round in which it did."""
         self._was_idle = True
         """Nothing was being written."""
         self._is_timer_set = False
@@ -187,6 +190,8 @@ class Replica(BaseLayer):
         member = self.member
         self._is_aside = True
         member.raise_alarm("slow-disk", self.me, "this disk is too slow: the replica steps aside")
+        if member.phase in ENDED:
+            self._left = member.round
         self._depart()
         member.enter(Phase.LEAVING if member.phase in TAKING else Phase.CLOSED, "the disk is too slow")
 
@@ -258,6 +263,8 @@ class Replica(BaseLayer):
         elif isinstance(event, GroupView) and event.group == GROUP:
             if member.is_awaited and all(each.processor != self.me for each in event.together):
                 member.is_awaited = False
+                if member.phase is Phase.LEAVING:
+                    member.enter(Phase.CLOSED, "it has left, and come back")
             if event.kind is ConfigurationKind.TRANSITIONAL:
                 self.handler.cut_off()
             elif member.is_joined and not member.is_awaited:
@@ -301,6 +308,10 @@ class Replica(BaseLayer):
             self.catch_up.came(message)  # ordered runs are what they are, also if a round has begun since
             if member.phase is Phase.LOOKING_ON:
                 self.catch_up.fetch_more()
+            return
+        if member.phase is Phase.LEAVING and isinstance(message, CaughtUp) and message.round == self._left:
+            if not member.is_cut:
+                member.enter(Phase.CLOSED, f"it has stepped aside, and {sender} has caught up")
             return
         if message.round != member.round or member.is_cut:
             return
@@ -407,7 +418,7 @@ class Replica(BaseLayer):
         return self.ordering.tally
 
     def take_times(self) -> dict[ProcessorId, int]:
-        """By origin: the time that its clock gave the last run that has come since this was asked. The node,
-        which has a clock, compares with it."""
+        """By origin: the time that its clock gave the last records that have come since this was asked. The
+        node, which has a clock, compares with it."""
         times, self.member.times = self.member.times, {}
         return times

@@ -49,7 +49,8 @@ class Phase(Enum):
     LOOKING_ON = "looking on"
     LEAVING = "leaving"
     """It steps aside. Until the others have seen it leave it takes what comes, its own runs above all: these
-    must not be there with them, and be sent again by it as new ones."""
+    must not be there with them, and be sent again by it as new ones. When they begin another round they pass
+    over what comes, and so does it."""
 
 
 ENDED = frozenset((Phase.PRIMARY, Phase.MINORITY))
@@ -119,7 +120,7 @@ class Member:
         self.heard: dict[ProcessorId, Shown] = {}
         """By processor: what its disk has shown."""
         self.times: dict[ProcessorId, int] = {}
-        """By origin: the time that its clock gave the last run that has come."""
+        """By origin: the time that its clock gave the last records that have come."""
         self.tells_green = False
 
         # Its way to the others
@@ -157,7 +158,8 @@ class Member:
         ordered = self.journal.step(frame)
         if isinstance(frame, Placed):
             run = frame.run
-            self.times[run.id.origin] = run.time_us
+            if run.kind is RunKind.RECORDS:  # the log's own runs have no time
+                self.times[run.id.origin] = run.time_us
         self.trace.stepped(frame, ordered, self.plan)
         if self.tells_green and ordered:
             self.scope.tell(GreenRuns(tuple(ordered)))

@@ -33,7 +33,7 @@ class Clocks:
     def compare(
         self, me: ProcessorId, times: Mapping[ProcessorId, int], order_us: int, now_us: int
     ) -> list[LogAlarm]:
-        """`times`: by origin, of the last run that has come since the last comparison. `order_us`: the
+        """`times`: by origin, of the last records that have come since the last comparison. `order_us`: the
         order's time. `now_us`: of this host's clock."""
         alarms = []
         for who, time_us in sorted(times.items()):

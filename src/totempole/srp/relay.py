@@ -6,7 +6,8 @@ Deviation: Totem assumes links that work both ways, and leaves out one end of a 
   one. A member that is shown a token hands it on to the sender's successor, as it is.
 - A processor that gets a token of its predecessor's again sends that copy back. As many copies as members
   were shown the token can have come without the link, and the first of these is not sent back. So the link
-  works if the sender gets back as many as it has shown.
+  works if the sender gets back as many as it has shown. What is sent back may be behind data, and then come
+  after the token has come round: it counts for one rotation more.
 - If the token comes round before that, the link is taken for dead. Every token is shown to the same member
   from then on, at once and ahead of the data that follows it, until the link is known to work.
 
@@ -27,6 +28,7 @@ class Relay:
 
     __slots__ = (
         "_is_repeated",
+        "_missing",
         "_rotations",
         "_sent_back",
         "_showings",
@@ -45,6 +47,8 @@ class Relay:
         """Who can hand its tokens on."""
         self._turn = 0
         self._rotations = 0
+        self._missing = 0
+        """Of the token before the latest one: so many copies more, sent back, and the link works."""
         # Of the latest token:
         self._is_repeated = False
         self._showings = 0
@@ -66,7 +70,16 @@ class Relay:
         """The successor has had the latest token before this copy of it came."""
         self._sent_back += 1
         if self._sent_back >= self._showings:
-            self.through = self.shown = NO_PROCESSOR
+            self._link_works()
+
+    def is_sent_back_late(self) -> None:
+        """The same, and the token has come round once since that copy of it left."""
+        self._missing -= 1
+        if self._missing == 0:
+            self._link_works()
+
+    def _link_works(self) -> None:
+        self.through = self.shown = NO_PROCESSOR
 
     def came_round(self) -> None:
         """The latest token is here again."""
@@ -74,6 +87,7 @@ class Relay:
             if self.through == NO_PROCESSOR:
                 self._rotations = 0
             self.through, self.shown = self.shown, NO_PROCESSOR
+        self._missing = self._showings - self._sent_back
         self._is_repeated = False
         self._showings = self._sent_back = 0
 

@@ -162,6 +162,8 @@ class TokenHolder:
     def _answer(self, token: RegularToken, data: bytes) -> None:
         """The predecessor's latest token has come a second time: it gets that one back."""
         ring = self.ring
+        if token.sender == self._processor.me and token.token_seq + len(ring.members) == ring.my_token_seq:
+            self._relay.is_sent_back_late()
         latest = token.token_seq + 1 == ring.my_token_seq and token.sender == ring.predecessor
         if latest and self._relay.others and self._output.relays:
             self._output.relay_token(ring.predecessor, token, data)
