@@ -440,6 +440,33 @@ def light_votes(base: type[Replica]) -> None:
     stage.calm()
 
 
+def a_change_that_a_new_primary_takes_in(base: type[Replica]) -> None:
+    """Model seed 723363: two of three are no quorum of the set that a red change makes. What comes after the
+    change is green when the quorum of that set has it: here processor 1 alone could form a primary."""
+    stage = Stage(3, base=base)
+    world = stage.world
+    ring = world.processors[2].ring
+    delivered = ring.delivered[2]
+    stage.change_set(2, 1, 2)
+    stage.append(2, "behind the change")
+    stage.send(2)
+    for seq in range(delivered + 1, len(ring.log) + 1):
+        world.receive(3, seq)
+    world.form((1,), (2, 3), boundaries=False)
+    for me in (2, 3):
+        move = world.processors[me].move
+        assert move is not None
+        world.processors[me].move = move._replace(boundary=delivered)
+    world.install_all()
+    stage.run()
+    assert stage.phases() == {1: "minority", 2: "primary", 3: "primary"}
+    assert stage.order == []
+    world.change((1, 2, 3))
+    stage.run()
+    assert stage.order == ["behind the change"]
+    stage.calm()
+
+
 def the_last_member_of_a_primary_is_removed(base: type[Replica]) -> None:
     """Dynamic voting, model seed 5248: nobody may wait for a member that the set no longer counts."""
     stage = Stage(3, base=base, rule="dynamic", floor=1)
@@ -533,6 +560,7 @@ TRAPS: tuple[tuple[Scenario, str], ...] = (
     (a_replica_steps_aside_as_a_round_begins, "who steps aside does not hear of rounds"),
     (a_replica_comes_back_in_a_transitional_view, "who comes back has not left"),
     (light_votes, "weights do not count"),
+    (a_change_that_a_new_primary_takes_in, "all that a primary takes in is green"),
     (the_last_member_of_a_primary_is_removed, "removed members are waited for"),
     (two_attempts_of_one_number, "attempts of one number are one"),
     (a_green_line_that_is_not_on_disk, "a recall does not wait for the green line"),

@@ -47,12 +47,28 @@ class Ordering:
         self._gives_hints = False
         """Whether all members of the view hear acknowledgements past the order."""
 
-    def begin(self, voters: frozenset[ProcessorId], states: Mapping[ProcessorId, State]) -> None:
+    def begin(self, plan: Plan, voters: frozenset[ProcessorId], states: Mapping[ProcessorId, State]) -> None:
         """A primary component is established. `states`: of all members of the view."""
         self.tally = Tally()
         self._voters = voters
         self._lives = {who: state.life for who, state in states.items()}
         self._gives_hints = all(each.takes_hints for each in states.values())
+        self._take_in_yellow(plan)
+
+    def _take_in_yellow(self, plan: Plan) -> None:
+        """The disks of all voters have what is yellow. If there is a change of the replica
+        set in it that needs others, too, this and all behind it waits for these, as if it had been delivered
+        now."""
+        member, voters = self._member, self._voters
+        zones, frames = member.zones, member.zones.frames
+        disks = {who: plan.disks[who] for who in voters}
+        lasting = zones.yellow_while(lambda replicas: replicas.is_durable(disks, voters))
+        waiting = len(zones.yellow) - lasting
+        member.step(Greened(zones.green_runs + lasting))
+        assert len(zones.yellow) == waiting, "all that the voters make green is"
+        for run in zones.yellow:
+            self.tally.take(frames, member.outbox.is_own(run.id))
+        self.tally.became_durable(member.journal.durable)
 
     def settle(self) -> None:
         """Says what is to be said now that an input is done with."""

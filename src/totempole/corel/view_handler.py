@@ -25,7 +25,6 @@ from totempole.corel.frames import (
     Attempted,
     Colour,
     Committed,
-    Greened,
     Heard,
     Identified,
     Placed,
@@ -255,12 +254,8 @@ class ViewHandler:
             self._establish(plan)
 
     def _establish(self, plan: Plan) -> None:
-        member = self._member
-        zones = member.zones
-        self._ordering.begin(self._voters, self._states)
-        member.step(Greened(zones.green_runs + len(zones.yellow)))
-        assert not zones.yellow, "all that was yellow is green"
-        self._end(plan, Phase.PRIMARY, f"primary {zones.committed.number}")
+        self._ordering.begin(plan, self._voters, self._states)
+        self._end(plan, Phase.PRIMARY, f"primary {self._member.zones.committed.number}")
 
     def _end(self, plan: Plan, phase: Phase, why: str) -> None:
         member = self._member
