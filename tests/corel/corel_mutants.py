@@ -332,6 +332,12 @@ MUTANTS = (
         "pass",
     ),
     mutant(
+        "all that a primary takes in is green",
+        "Zones.yellow_while",
+        "return count",
+        "pass",
+    ),
+    mutant(
         "a recall does not wait for the green line",
         "CatchUp.answer",
         "self._journal.gate(lambda: self._recall(asker, fetch))",

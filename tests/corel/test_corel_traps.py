@@ -439,6 +439,34 @@ def light_votes(base: type[Replica]) -> None:
     stage.calm()
 
 
+def a_change_that_a_new_primary_takes_in(base: type[Replica]) -> None:
+    """Model seed 723363: three of five are no quorum of the set that a red change makes. What comes behind
+    the change is green when a quorum of that set has it: another one could form a primary without it."""
+    stage = Stage(5, base=base)
+    world = stage.world
+    delivered = world.processors[1].ring.delivered[1]
+    stage.change_set(1, 5, 4)
+    stage.append(1, "behind the change")
+    stage.send(1)
+    world.form((1,), (2,), (3,), (4, 5), boundaries=False)
+    move = world.processors[1].move
+    assert move is not None
+    world.processors[1].move = move._replace(boundary=delivered)
+    world.install_all()
+    stage.run()
+    for minority in ((1, 2), (2, 3)):
+        world.change(minority)
+        stage.run()
+    world.change((1, 2, 3))
+    stage.run()
+    assert stage.phases() == {1: "primary", 2: "primary", 3: "primary", 4: "minority", 5: "minority"}
+    assert stage.order == []
+    world.change((1, 2, 3, 4, 5))
+    stage.run()
+    assert stage.order == ["behind the change"]
+    stage.calm()
+
+
 def the_last_member_of_a_primary_is_removed(base: type[Replica]) -> None:
     """Dynamic voting, model seed 5248: nobody may wait for a member that the set no longer counts."""
     stage = Stage(3, base=base, rule="dynamic", floor=1)
@@ -532,6 +560,7 @@ TRAPS: tuple[tuple[Scenario, str], ...] = (
     (a_replica_steps_aside_as_a_round_begins, "who steps aside does not hear of rounds"),
     (a_replica_comes_back_in_a_transitional_view, "who comes back has not left"),
     (light_votes, "weights do not count"),
+    (a_change_that_a_new_primary_takes_in, "all that a primary takes in is green"),
     (the_last_member_of_a_primary_is_removed, "removed members are waited for"),
     (two_attempts_of_one_number, "attempts of one number are one"),
     (a_green_line_that_is_not_on_disk, "a recall does not wait for the green line"),

@@ -869,10 +869,18 @@ class Replica(BaseLayer):
             self._send_when_durable(Commit(plan.log, self._round, formation.number))
 
     def _establish(self, plan: Plan) -> None:
-        zones = self.zones
+        """The disks of all voters have what is yellow. If a change of the set in it needs others, too, this
+        and all behind it waits for them, as if it had been delivered now."""
+        zones, frames = self.zones, self.zones.frames
+        disks = {who: plan.disks[who] for who in self._voters}
+        lasting = zones.yellow_while(lambda replicas: replicas.is_durable(disks, self._voters))
+        waiting = len(zones.yellow) - lasting
         self.tally = Tally()
-        self._step(Greened(zones.green_runs + len(zones.yellow)))
-        assert not zones.yellow, "all that was yellow is green"
+        self._step(Greened(zones.green_runs + lasting))
+        assert len(zones.yellow) == waiting, "all that the voters make green is"
+        for run in zones.yellow:
+            self.tally.take(frames, self.outbox.is_own(run.id))
+        self.tally.became_durable(self.journal.durable)
         self._end_handler(plan, Phase.PRIMARY, f"primary {zones.committed.number}")
 
     def _end_handler(self, plan: Plan, phase: Phase, why: str) -> None:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -176,6 +176,16 @@ class Zones:
                 if run.kind in CHANGES:
                     sets.append(set_after(sets[-1], run))
         return [each for each in sets if each.voters]
+
+    def yellow_while(self, is_enough: Callable[[ReplicaSet], bool]) -> int:
+        """How many yellow runs come before the first that makes a set of which this does not hold."""
+        replicas = self.replicas
+        for count, run in enumerate(self.yellow):
+            if run.kind in CHANGES:
+                replicas = set_after(replicas, run)
+                if not is_enough(replicas):
+                    return count
+        return len(self.yellow)
 
     def mark(self) -> Mark:
         return Mark(
