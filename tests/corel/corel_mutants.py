@@ -338,6 +338,12 @@ MUTANTS = (
         "pass",
     ),
     mutant(
+        "a run behind a cut is taken",
+        "Replica._take_data",
+        "self._cut and (not message.again) and (sender != self.me)",
+        "False",
+    ),
+    mutant(
         "a recall does not wait for the green line",
         "CatchUp.answer",
         "self._journal.gate(lambda: self._recall(asker, fetch))",

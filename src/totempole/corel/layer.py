@@ -11,7 +11,9 @@ messages, and with a quorum the three phases of figure 3.6 follow. A view may ru
 Deviations from COReL, beside those of `zones` and `recovery`:
 - States are exchanged at every view. Figure 3.5's shortcut, without new members only to establish, holds only
   after a handler that ran to its end at all members.
-- A message that is delivered in a transitional view is red: others may lack one before it.
+- A message that is delivered in a transitional view is red: others may lack one before it. A run that another
+  sends for the first time is passed over there: where it was sent, a view may have begun before it that is
+  not seen here, and then its sender passes over it, too, and sends it again with another stamp.
 - A message that is delivered before the handler has ended is passed over by all. Its sender sends it again.
 - Step 7 does not stop the members: see `outbox`.
 - Messages are not stored before they are sent. A run is named by its origin's life, so nothing that a crash
@@ -892,6 +894,8 @@ class Replica(BaseLayer):
     def _take_data(self, sender: ProcessorId, message: Data, stamp: Stamp) -> None:
         if self.phase not in TAKING:
             return  # passed over by all: its sender sends it again
+        if self._cut and not message.again and sender != self.me:
+            return  # its sender may pass over it, and then it would have two stamps
         run, zones = message.run, self.zones
         is_ordering = self._is_ordering
         if not is_sound(run):
