@@ -341,6 +341,18 @@ MUTANTS = (
         "pass",
     ),
     mutant(
+        "all that a primary takes in is green",
+        "Zones.yellow_while",
+        "return count",
+        "pass",
+    ),
+    mutant(
+        "a run behind a cut is taken",
+        "Ordering.take_data",
+        "member.is_cut and (not message.again) and (sender != member.me)",
+        "False",
+    ),
+    mutant(
         "a recall does not wait for the green line",
         "CatchUp.answer",
         "self._journal.gate(lambda: self._recall(asker, fetch))",

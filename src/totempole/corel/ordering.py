@@ -5,7 +5,9 @@ disks have it (Order Rule 1); `tally` counts them. By the same rule a read barri
 the others (`barriers`).
 
 Deviations from COReL:
-- A message that is delivered in a transitional view is red: others may lack one before it.
+- A message that is delivered in a transitional view is red: others may lack one before it. A run that another
+  sends for the first time is passed over there: where it was sent, a view may have begun before it that is
+  not seen here, and then its sender passes over it, too, and sends it again with another stamp.
 - A message that is delivered before the handler has ended is passed over by all. Its sender sends it again.
 - Acknowledgements of a quorum suffice, unless `acknowledgements = "all"`: Order Rule 1 as it stands.
 - Acknowledgements are told at once, outside of the order, and in it a little later for those who missed that
@@ -101,6 +103,8 @@ class Ordering:
         member = self._member
         if member.phase not in TAKING:
             return  # passed over by all: its sender sends it again
+        if member.is_cut and not message.again and sender != member.me:
+            return  # its sender may pass over it, and then it would have two stamps
         run, zones, outbox = message.run, member.zones, member.outbox
         is_ordering = member.is_ordering
         if not is_sound(run):
