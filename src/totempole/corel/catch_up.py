@@ -58,7 +58,8 @@ class CatchUp:
         self._said_caught_up = False
         self._recalls: dict[int, tuple[ProcessorId, Fetch]] = {}
 
-    def begin_view(self) -> None:
+    def end_view(self) -> None:
+        """What has come, and what is being read for others, was asked for in the view that is over."""
         self._fetched = None
         self._recalls.clear()
 
@@ -136,7 +137,7 @@ class CatchUp:
     def recalled(self, answer: Recalled) -> None:
         asked = self._recalls.pop(answer.ticket, None)
         if asked is None:
-            return  # the view has ended
+            return  # the view is over, or the replica has left it
         mark = None if answer.mark is None else decode(answer.mark)
         assert mark is None or isinstance(mark, Mark), "a segment begins with a mark"
         self._give(*asked, tuple(map(unpack_run, answer.runs)), mark and without_pending(mark))

@@ -183,6 +183,7 @@ class Replica(BaseLayer):
 
     def _depart(self) -> None:
         self.member.depart()
+        self.catch_up.end_view()
         self.barriers.restart()
 
     def _step_aside(self) -> None:

@@ -75,7 +75,7 @@ class ViewHandler:
         member = self._member
         member.members = tuple(sorted({each.processor for each in view.members}))
         assert member.me in member.members, "a replica is in its own views"
-        self._catch_up.begin_view()
+        self._catch_up.end_view()
         self._begin_round(Round(Stamp.of(view.place), 1), "a new view")
 
     def take_caught_up(self, sender: ProcessorId) -> None:

@@ -536,9 +536,9 @@ class Host:
         local_us = self.clock.local(now_us)
         try:
             effects = self._stack.feed(local_us, given)
-        except SessionError:
-            raise  # the layer refuses what a program asks for
         except Exception as error:
+            if isinstance(error, SessionError) and isinstance(given, Command):
+                raise  # the layer refuses what a program asks for
             raise self._failure(given, local_us, error) from error
         if self.recordings:
             self._record(given, local_us, effects)
