@@ -33,7 +33,7 @@ coverage: $(READY)
 
 # What takes too long for every day: every mutant, Spark and the checkers on a run of each, a cluster that loses a worker.
 long: system $(READY) java
-	$(BIN)/python -m pytest -m long
+	TOTEM_SPARK_MEMORY=6g $(BIN)/python -m pytest -m long
 
 # Every seed of the guard, against the digests of runs before (WRITE=1: write them anew).
 guard: $(READY)

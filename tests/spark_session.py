@@ -11,6 +11,8 @@ from pyspark.sql import SparkSession
 from totempole.spark.session import build_session
 
 SHUFFLE_PARTITIONS = 2
+MEMORY = os.environ.get("TOTEM_SPARK_MEMORY", "1g")
+"""Enough for the tests of every day. Those of every mutant need more (`make long`)."""
 
 
 @pytest.fixture(scope="session")
@@ -22,7 +24,7 @@ def spark() -> Iterator[SparkSession]:
     session = build_session(
         "totempole tests",
         "local[2,3]",
-        {"spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS), "spark.driver.memory": "1g"},
+        {"spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS), "spark.driver.memory": MEMORY},
     )
     yield session
     session.stop()
