@@ -36,7 +36,8 @@ from totempole.srp.timestamps import TimestampClock
 from totempole.types import NO_PROCESSOR, MessageId, ProcessorId, RingKind, Service
 
 LAG_PARTS = 8
-"""One lags that misses more than this part of a window a rotation after it was sent."""
+"""One lags that misses more than this part of a window a rotation after it was sent, and more than a packet:
+where a link is dead, one is always missing that has to be repeated."""
 
 REACH = 4
 """Members may be set to different `outstanding_packets_max`, but not that different."""
@@ -398,7 +399,7 @@ class Ordering:
         Less may still be under way: on the accelerated ring it often is, and nobody's fault.
         """
         behind = ring.previous_sent_seq - token.aru
-        return token.aru_id if behind > self._config.window_packets // LAG_PARTS else NO_PROCESSOR
+        return token.aru_id if behind > max(1, self._config.window_packets // LAG_PARTS) else NO_PROCESSOR
 
     def blame(self, ring: Ring, token: RegularToken) -> Blame | None:
         """Whom this visit finds to have failed to receive (figure 4.4), or to have lagged for too long."""
