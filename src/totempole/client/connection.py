@@ -7,7 +7,7 @@ Events that the program has not taken yet are bounded. Above RECEIVED_BYTES_MAX 
 the daemon's policy for the group applies; and a connection that was lost is not opened again before the
 program has taken half of them, because it would only fall behind again. A task that waits for the daemon
 suspends both rules, up to WAITING_BYTES_MAX: what it waits for comes behind events. Two things end such a
-pause: a task begins to wait, or there are fewer events to take. Whoever causes one calls `go_on`.
+pause: a task begins to wait, or there are fewer events to take. The cause of either calls `go_on`.
 """
 
 from __future__ import annotations

@@ -126,7 +126,7 @@ class Donor:
         except Exception as error:
             self._fail(asked, error)
         except BaseException:
-            stream.put_back(item)  # whoever goes on iterating is asked again
+            stream.put_back(item)  # the next to iterate is asked again
             raise
         else:
             self._connection.start(self._send(asked, chunks))
