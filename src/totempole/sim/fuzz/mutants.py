@@ -412,7 +412,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "Gather.on_commit_token",
         "members == gathering.candidates",
         "processor.me in members",
-        4,
+        56,
     ),
     Mutant(
         "a Commit token with an old number taken",
