@@ -108,10 +108,10 @@ FIFTH = {"window_packets": 20, "each_time_packets": 6, "outstanding_packets_max"
 simulator has a small part of the packets to carry."""
 
 
-def saturated(kind: RingKind, **settings: int) -> World:
+def saturated(kind: RingKind, slow: float = SLOW, **settings: int) -> World:
     world = World(1, 4, RingConfig(ring_kind=kind, **(FIFTH | settings)))
     for host in world.hosts.values():
-        host.slow = SLOW
+        host.slow = slow
     world.start()
     world.run_for(300 * MS)
     for me in (1, 2, 4):
@@ -153,6 +153,22 @@ def test_a_laggard_comes_back_after_readmission_us(kind: RingKind) -> None:
     world.set_condition(Condition())
     world.run_for(1_200 * MS)
     assert len(world.hosts[1].regular_configuration.members) == 4  # type: ignore[union-attr]
+
+
+@KINDS
+@pytest.mark.parametrize("loss", first_of([0.7, 0.5, 0.9]))
+def test_a_laggard_costs_two_configurations_in_laggard_us_and_readmission_us(
+    kind: RingKind, loss: float
+) -> None:
+    """600 an hour with the default settings."""
+    laggard_us, readmission_us, duration_us = 200 * MS, 1_000 * MS, 12_000 * MS
+    world = saturated(kind, slow=200.0, laggard_us=laggard_us, readmission_us=readmission_us)
+    world.set_condition(Condition(loss=loss, token_loss=0.0), target=3)
+    before = len(world.hosts[1].configurations)
+    world.run_for(duration_us)
+    found = sum(each.kind == "regular" for each in world.hosts[1].configurations[before:])
+    bound = 2 * duration_us // (laggard_us + readmission_us)
+    assert bound // 2 < found <= bound
 
 
 @KINDS
