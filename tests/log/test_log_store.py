@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
+import mmap
 import os
 import shutil
 import threading
@@ -45,6 +47,19 @@ def flip(path: Path, at: int) -> None:
     content = bytearray(path.read_bytes())
     content[at] ^= 4
     path.write_bytes(content)
+
+
+def cached_pages(path: Path) -> int:
+    """How many pages of the file the kernel has in memory."""
+    page = mmap.PAGESIZE
+    libc = ctypes.CDLL(None, use_errno=True)
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
+        pages = (ctypes.c_ubyte * -(-len(mapped) // page))()
+        start = ctypes.addressof(view := ctypes.c_char.from_buffer(mapped))
+        failed = libc.mincore(ctypes.c_void_p(start), ctypes.c_size_t(len(mapped)), pages)
+        del view
+    assert not failed, os.strerror(ctypes.get_errno())
+    return sum(each & 1 for each in pages)
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
@@ -319,6 +334,25 @@ def test_large_writes_are_not_zeroed_ahead_and_small_ones_are_again(tmp_path: Pa
     assert file.zero_more()
     assert file._zeroed == file.end + log_files.ZERO_STEP_BYTES
     file.remove()
+
+
+def test_old_segments_leave_the_page_cache(tmp_path: Path) -> None:
+    size = 1024 * 1024
+    replica = LoggingReplica(tmp_path, segment_bytes=size)
+    while len(segment_numbers(tmp_path)) < 6:
+        replica.write(100, size=5000)
+        replica.sync()
+    paths = [tmp_path / segment_name(number) for number in segment_numbers(tmp_path)]
+    old, new = paths[: -log_files.CACHED_SEGMENTS], paths[-log_files.CACHED_SEGMENTS :]
+    # A page may be left of each: where the file was cut, which is not on disk yet.
+    wait_until(lambda: all(cached_pages(path) <= 1 for path in old))
+    assert all(cached_pages(path) > 10 for path in new)
+    replica.close()
+    assert check(tmp_path).is_good
+
+
+def test_a_segment_that_was_trimmed_is_not_looked_for(tmp_path: Path) -> None:
+    log_files.drop_cached(tmp_path / segment_name(1))
 
 
 # Disks that fail

@@ -5,6 +5,9 @@ that grows. Zeros are written by a thread of their own, through a descriptor of 
 told of a failed write once, and the writer must not miss it. What is not zeroed yet can be written all the
 same. That is what happens to large writes: the metadata costs them little, and zeros would cost as much as
 they do.
+
+That thread also takes old segments out of the kernel's page cache. A log that writes 100 MB/s would soon fill
+the memory of its host with what hardly anybody reads again.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from totempole.log.segments import segment_name
@@ -28,6 +32,8 @@ ZEROED_WRITE_BYTES_MAX = 128 * 1024
 """Where writes are larger than this, on average, nothing is zeroed: the disk writes half as much. Three
 programs that wrote 430 KB and synced, again and again, got 936 MB/s instead of 430; with 64 KB it made no
 difference. Under whole nodes a gain has not been shown yet (docs/performance.md)."""
+CACHED_SEGMENTS = 2
+"""The one that is written and the one before it: whoever follows the log reads these from memory."""
 BUFFERS_MAX = 1024
 """Of one call (IOV_MAX)."""
 JOIN_BYTES_MAX = 64 * 1024
@@ -150,6 +156,16 @@ class SegmentFile:
         self._file = self._zero_file = -1
 
 
+def drop_cached(path: Path) -> None:
+    """Takes a file out of the page cache. What is not on disk yet stays there, and so does what is in use."""
+    with suppress(FileNotFoundError):  # trimmed meanwhile
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+        finally:
+            os.close(file)
+
+
 def _write_all(file: int, buffers: Sequence[bytes], at: int) -> int:
     """Returns where it ends."""
     rest = b""
@@ -164,7 +180,10 @@ def _write_all(file: int, buffers: Sequence[bytes], at: int) -> int:
 
 
 class SegmentFiles:
-    """The file in use and the next one, and the thread that zeros both."""
+    """The file in use and the next one, and the thread that zeros both and drops old ones from the cache.
+
+    Without `sync` there is no such thread: what is not on disk yet could not be dropped.
+    """
 
     def __init__(self, directory: Path, number: int, size: int, *, sync: bool) -> None:
         """`number` is that of the first. Creating it shows at once whether the disk has room."""
@@ -175,11 +194,12 @@ class SegmentFiles:
         """Held while files are created or change places."""
         self._current: SegmentFile | None = None
         self._next: SegmentFile | None = SegmentFile(directory, number, size, sync=sync)
+        self._first_cached = number
         self._wake = threading.Event()
         self._is_closed = False
         self._thread: threading.Thread | None = None
         if sync:
-            self._thread = threading.Thread(target=self._zero, name="totempole-log-zeros", daemon=True)
+            self._thread = threading.Thread(target=self._work, name="totempole-log-files", daemon=True)
             self._thread.start()
 
     def take(self) -> SegmentFile:
@@ -215,7 +235,7 @@ class SegmentFiles:
         if self._next is not None:
             self._next.remove()
 
-    def _zero(self) -> None:
+    def _work(self) -> None:
         while not self._is_closed:
             try:
                 is_busy = self._step()
@@ -226,6 +246,15 @@ class SegmentFiles:
                 self._wake.wait()
             self._wake.clear()
 
+    def _drop_one(self, written: int) -> bool:
+        """The oldest segment that may be cached, if it is old enough."""
+        if self._first_cached > written - CACHED_SEGMENTS:
+            return False
+        oldest = self._directory / segment_name(self._first_cached)
+        self._first_cached += 1  # an error would be the next one's, too
+        drop_cached(oldest)
+        return True
+
     def _step(self) -> bool:
         """The file in use comes first. The next is made when half of that is full."""
         with self._lock:
@@ -233,6 +262,6 @@ class SegmentFiles:
             if following is None and current is not None and 2 * current.end >= self._size:
                 following = SegmentFile(self._directory, current.number + 1, self._size, sync=self._sync)
                 self._next = following
-        if current is not None and current.zero_more():
+        if current is not None and (current.zero_more() or self._drop_one(current.number)):
             return True
         return following is not None and following.zero_more()
