@@ -157,7 +157,7 @@ def test_bench_log(short_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert {row["system"] for row in found["loads"]} == {case.name for case in CASES if case.ways}
     assert all(one["records_per_s"] > 0 for row in found["loads"] for one in row["rounds"])
     assert {*found["one_at_a_time_us"]} == {case.name for case in CASES if case.turns}
-    assert set(found["failover_ms"]) == {log.OURS, log.ETCD}
+    assert set(found["failover_ms"]) == {log.OURS, log.JUST_BACK, log.ETCD}
     assert found["catch_up"]["missed"] >= 2_000
     assert found["read_per_s"] > 0
     assert list(short_path.iterdir()) == [file]

@@ -29,6 +29,7 @@ from totempole.lab.loopback import LoopbackLab
 SIZES = (100, 1_000, 10_000)
 LATENCY_BYTES = 100
 OURS, ETCD, PYSYNCOBJ = "totempole", "etcd", "PySyncObj"
+JUST_BACK = "totempole, just after a replica came back"
 
 RATIO_AIMS = {100: 20.0, 1_000: 5.0, 10_000: 5.0}
 """Records per second, times etcd's, both synced."""
@@ -129,7 +130,7 @@ class Samples:
     turns_us: dict[str, list[list[float]]] = field(default_factory=lambda: defaultdict(list))
     """One at a time, by case."""
     failovers_ms: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
-    """By system."""
+    """By system; `JUST_BACK` too."""
     failures: list[str] = field(default_factory=list)
     """Of peers, which did not get through a load: PySyncObj with a journal, often."""
     catch_up: CatchUp | None = None
@@ -217,7 +218,9 @@ def _kill_theirs(cluster: etcd.Cluster, plan: Plan, samples: Samples) -> None:
 def _kill_ours(replicas: Replicas, plan: Plan, samples: Samples) -> None:
     with replicas:
         for number in range(plan.kills):
-            samples.failovers_ms[OURS].append(replicas.failover_ms(log_nodes.VICTIMS[number % 2]))
+            victim = log_nodes.VICTIMS[number % 2]
+            samples.failovers_ms[OURS].append(replicas.failover_ms(victim, log_nodes.SETTLED_S))
+            samples.failovers_ms[JUST_BACK].append(replicas.failover_ms(victim, log_nodes.JUST_BACK_S))
 
 
 def _fall_behind(replicas: Replicas, plan: Plan, samples: Samples) -> None:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from rich.markup import escape
 from rich.table import Table
 
-from totempole.bench import log, log_fire
+from totempole.bench import log, log_fire, log_nodes
 from totempole.bench.log import CASES, ETCD, OURS, Case, Plan, Samples
 from totempole.bench.replicated import REPLICAS, Load
 from totempole.cli import options
@@ -115,7 +115,11 @@ def _turns_table(samples: Samples) -> Table:
 def _failover_table(samples: Samples) -> Table:
     names = ("median ms", "slowest ms")
     shown = table("killed", *names, title="From kill -9 to the next record that is ordered", right=names)
-    for system, what in ((OURS, "a replica of totempole's log"), (ETCD, "etcd's leader")):
+    for system, what in (
+        (OURS, "a replica of totempole's log"),
+        (log.JUST_BACK, f"the same, {log_nodes.JUST_BACK_S:g} s after one came back"),
+        (ETCD, "etcd's leader"),
+    ):
         times = samples.failovers_ms.get(system)
         if times:
             shown.add_row(what, f"{median(times):,.0f}", f"{max(times):,.0f}")
