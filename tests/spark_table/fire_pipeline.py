@@ -12,7 +12,8 @@ from __future__ import annotations
 import time
 
 from fire_points import STAGE, FireDataSource, Start, note, stage, start
-from pyspark.errors import StreamingQueryException
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, concat_ws, lit, sha2, spark_partition_id
 from pyspark.sql.streaming import StreamingQuery
@@ -91,19 +92,40 @@ QUERIES = {"out": start_out, "table": start_table}
 
 
 def run_queries(spark: SparkSession, how: Start) -> None:
-    queries = {name: begin(spark, how) for name, begin in QUERIES.items()}
+    queries = {name: begin(name, spark, how) for name in QUERIES}
     note("started", start=how.number)
     while not (stage() / "end").exists():
         for name, query in queries.items():
-            if not query.isActive:
-                try:
-                    query.awaitTermination()
-                except StreamingQueryException as error:
-                    note("failed", query=name, start=how.number, text=str(error)[:20_000])
-                queries[name] = QUERIES[name](spark, how)
+            if query is None or not query.isActive:
+                queries[name] = begin_again(name, query, spark, how)
         time.sleep(0.05)
     for query in queries.values():
-        query.stop()
+        if query is not None:
+            query.stop()
+
+
+def begin(name: str, spark: SparkSession, how: Start) -> StreamingQuery | None:
+    """None: it could not be started. Spark starts processes for that, too, and they may die, or be late."""
+    try:
+        return QUERIES[name](spark, how)
+    except (PySparkException, Py4JJavaError) as error:
+        tell_failed(name, how, error)
+        return None
+
+
+def begin_again(
+    name: str, ended: StreamingQuery | None, spark: SparkSession, how: Start
+) -> StreamingQuery | None:
+    if ended is not None:
+        try:
+            ended.awaitTermination()
+        except StreamingQueryException as error:
+            tell_failed(name, how, error)
+    return begin(name, spark, how)
+
+
+def tell_failed(name: str, how: Start, error: Exception) -> None:
+    note("failed", query=name, start=how.number, text=str(error)[:20_000])
 
 
 def save_both_logs(spark: SparkSession, how: Start) -> None:

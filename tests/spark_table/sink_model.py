@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 from collections import defaultdict, deque
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from typing import NamedTuple
@@ -23,6 +24,8 @@ from totempole.types import Fence
 
 PRODUCER = Producer("q")
 LOGS = ("a", "b")
+OVERTAKEN = re.compile(r"batch \d+ comes behind batch \d+, which the log has already")
+"""What a driver is told that was paused while others went on."""
 ROUNDS_MAX = 1_000
 """In which undisturbed drivers come to an end."""
 RUN_RECORDS = 3
@@ -198,12 +201,14 @@ class ModelDriver:
     def __init__(self, world: World, first: int) -> None:
         self.order = ModelOrder(world.log, world.rng)
         self.is_paused = False
+        self.batch = first
         self._world = world
         self.task = asyncio.ensure_future(self._run(first))
 
     async def _run(self, first: int) -> None:
         world = self._world
         for batch in range(first, world.batches):
+            self.batch = batch
             if not world.begin(batch, self):
                 return
             attempt = len(world.attempts[batch])
@@ -263,7 +268,8 @@ class World:
         self.log = ModelLog()
         self.attempts: dict[int, list[list[Row]]] = defaultdict(list)
         self.drivers: list[ModelDriver] = []
-        self.events: list[str] = []
+        self.overtaken: set[ModelDriver] = set()
+        """Those that were told that another one has gone on behind their batch."""
         self._offsets: dict[int, ModelDriver] = {}
         """Who planned a batch, as Spark's checkpoint has it."""
         self._committed: set[int] = set()
@@ -331,6 +337,9 @@ class World:
     def _check_drivers(self) -> None:
         for driver in self.drivers:
             if driver.task.done() and not driver.task.cancelled() and driver.task.exception() is not None:
+                if OVERTAKEN.search(str(driver.task.exception())) and self.first() > driver.batch:
+                    self.overtaken.add(driver)
+                    continue
                 raise Wrong(f"a driver failed: {driver.task.exception()!r}") from driver.task.exception()
 
     def _can_move(self, driver: ModelDriver) -> bool:

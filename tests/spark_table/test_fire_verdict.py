@@ -1,13 +1,21 @@
-"""The verdict on a run under fire finds every row that is lost, doubled, changed or out of order."""
+"""The verdict on a run under fire finds every row that is lost, doubled, changed or out of order.
+
+The program under fire outlives a query that cannot be started at once.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable
+from pathlib import Path
 
+import fire_pipeline
 import pytest
-from fire_points import Start
+from fire_plan import DIES
+from fire_points import EVENTS, STAGE, Start
 from fire_verdict import Row, differences, judge_answers, judge_appended, judge_replicas
+from pyspark.errors import PySparkException
 
 STARTS = [Start(0, "", 1, 100), Start(1, "", 2, 100, padding=3)]
 ROWS = [Row(2 * number, 7, 1, "in", f"1.1.{number}.0", f"k{number}", b"p%d" % number) for number in range(6)]
@@ -77,3 +85,34 @@ def test_appends_that_are_not_kept(spoil: Spoil, said: str) -> None:
     payloads = {row.key: row.payload for row in ROWS}
     told = {row.key: row.position for row in ROWS}
     assert any(said in each for each in judge_appended(spoil(ROWS), payloads, told))
+
+
+class Running:
+    """A query."""
+
+    isActive = True
+
+    def stop(self) -> None:
+        pass
+
+
+def test_a_query_that_cannot_be_started_is_told_of_and_started_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Spark starts Python for `load` and `start`, and on a busy machine it may not wait long enough."""
+    begun: list[Start] = []
+
+    def start_late(_: object, how: Start) -> Running:
+        begun.append(how)
+        if len(begun) == 1:
+            raise PySparkException("Python worker failed to connect back.")
+        (tmp_path / "end").touch()
+        return Running()
+
+    monkeypatch.setenv(STAGE, str(tmp_path))
+    monkeypatch.setattr(fire_pipeline, "QUERIES", {"out": start_late})
+    fire_pipeline.run_queries(None, STARTS[0])  # type: ignore[arg-type]
+    events = [json.loads(line) for line in (tmp_path / EVENTS).read_text().splitlines()]
+    assert [event["event"] for event in events] == ["failed", "started"]
+    assert DIES.search(events[0]["text"]), "which is no failure of the run"
+    assert len(begun) == 2

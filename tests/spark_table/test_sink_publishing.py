@@ -38,8 +38,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_walk_has_each_batch_once() -> None:
-    for seed in range(SEEDS):
-        walk(seed)
+    assert sum(len(walk(seed).overtaken) for seed in range(SEEDS)), "a paused driver comes too late in some"
 
 
 @pytest.mark.long
@@ -274,6 +273,62 @@ def test_a_log_that_was_rolled_back_is_an_error(is_staged: bool, is_finished: bo
     assert publish(log, 7, run_of(b"4"), positions=more, first_batch=7)[0] is Outcome.REPEATED
     assert publish(log, 8, run_of(b"7"), first_batch=7)[0] is Outcome.WRITTEN
     assert written(log) == [b"1", b"2", b"3", *([b"5", b"6"] if is_staged else []), b"4", b"7"]
+
+
+OLD = (
+    r"batch 0 comes behind batch {}, which the log has already; it was not written.* older copy.* two drivers"
+)
+
+
+@pytest.mark.parametrize("is_staged", [False, True])
+@pytest.mark.parametrize("last", [1, 2])
+def test_a_batch_that_comes_behind_later_ones_is_an_error(is_staged: bool, last: int) -> None:
+    """Spark repeats the last batch only: its checkpoint is an old one, or another driver has gone on."""
+    log = ModelLog()
+    for batch in range(last + 1):
+        publish(log, batch, run_of(b"%d" % batch))
+    before = written(log)
+    more = stage(log, run_of(b"x"), run_of(b"y")) if is_staged else []
+    for inline in ([], [run_of(b"new")]):
+        for first_batch in (0, last, last + 1):
+            with pytest.raises(LogError, match=OLD.format(last)):
+                publish(log, 0, *inline, positions=more, first_batch=first_batch)
+    assert written(log) == before
+    assert publish(log, last, run_of(b"new"), positions=more)[0] is Outcome.REPEATED
+    assert publish(log, last + 1, run_of(b"next"))[0] is Outcome.WRITTEN
+    assert written(log) == [*before, b"next"]
+
+
+def test_a_batch_whose_successor_is_begun_is_an_error() -> None:
+    """Another driver is in the middle of the next batch, and stays there."""
+    log = ModelLog()
+    publish(log, 0, run_of(b"0"))
+    positions = stage(log, run_of(b"1"), run_of(b"2"))
+    log.append(PRODUCER.staged_log, [encode(Manifest.of(1, positions))], Fence(PRODUCER.batches, 2, 0, 1))
+    assert publish(log, 0, run_of(b"x"))[0] is Outcome.REPEATED, "the next one has no rows in the log yet"
+    log.append("a", [b"1"], Fence(PRODUCER.rows, step_number(1, 1, 2), complete(0), complete(0)))
+    for more in ([], stage(log, run_of(b"x"), run_of(b"y"))):
+        with pytest.raises(LogError, match=OLD.format(1)):
+            publish(log, 0, run_of(b"z"), positions=more)
+    assert written(log) == [b"0", b"1"]
+
+
+def test_a_batch_that_another_driver_finishes_and_goes_on_behind_is_in_the_log_once() -> None:
+    """The paused driver was in the middle of it, so its batch is there: it is told so."""
+
+    class Overtaken(Instant):
+        async def append(self, run: PackedRun, fence: Fence) -> None:
+            if fence.number == step_number(0, 2, 3):
+                publish_in_between = Publisher(Instant(self.log), PRODUCER, 0)
+                assert await publish_in_between.publish([run_of(b"x")], ()) is Outcome.FINISHED
+                await Publisher(Instant(self.log), PRODUCER, 1).publish([run_of(b"next")], ())
+            await super().append(run, fence)
+
+    log = ModelLog()
+    positions = stage(log, run_of(b"1"), run_of(b"2"), run_of(b"3"))
+    outcome = asyncio.run(Publisher(Overtaken(log), PRODUCER, 0).publish((), positions))
+    assert outcome is Outcome.WRITTEN
+    assert written(log) == [b"1", b"2", b"3", b"next"]
 
 
 @pytest.mark.parametrize("is_staged", [False, True])

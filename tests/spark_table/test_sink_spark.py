@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -138,6 +139,25 @@ def test_a_stream_goes_on_from_its_checkpoint(spark: SparkSession, log: Records,
     assert log.of("answers")[:10] == wanted[:10]
     assert sorted(log.of("answers")) == sorted(wanted)
     log.wait_for_no_holds()
+
+
+def test_an_older_copy_of_the_checkpoint_is_an_error(
+    spark: SparkSession, log: Records, tmp_path: Path
+) -> None:
+    """The batch that comes next has the number of one that is in the log, and other rows."""
+    files = Files(spark, log, tmp_path)
+    files.add(1)
+    files.run()
+    shutil.copytree(files.checkpoint, tmp_path / "copy")
+    for _ in range(2):
+        files.add(1)
+        files.run()
+    shutil.rmtree(files.checkpoint)
+    (tmp_path / "copy").rename(files.checkpoint)
+    files.add(1)
+    with pytest.raises(StreamingQueryException, match=r"batch 1 comes behind batch 2.*older copy"):
+        files.run()
+    assert log.of("answers") == [b"0", b"1", b"2"]
 
 
 # What is refused, before any work starts

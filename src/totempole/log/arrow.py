@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from totempole.corel.fences import FenceMark
 from totempole.corel.run import RecordsHead, Run, RunKind, head_of
@@ -184,15 +183,11 @@ class _Columns:
 
     def _payload_column(self) -> Any:
         layouts = self._layouts
-        if all(layout.lengths is None for layout in layouts):
-            lengths = np.repeat(
-                np.array([layout.length for layout in layouts], dtype=np.int32),
-                np.array([layout.count for layout in layouts]),
-            )
+        uniform = {layout.length if layout.lengths is None else -1 for layout in layouts}
+        if len(uniform) == 1 and -1 not in uniform:
+            offsets = np.arange(self.rows + 1, dtype=np.int32) * np.int32(*uniform)
         else:
-            lengths = np.concatenate([_lengths(layout) for layout in layouts])
-        offsets = np.zeros(self.rows + 1, dtype=np.int32)
-        np.cumsum(lengths, out=offsets[1:])
+            offsets = _offsets(np.concatenate([_lengths(layout) for layout in layouts]))
         contents = self._joined([layout.contents for layout in layouts])
         buffers = [None, pa.py_buffer(offsets), pa.py_buffer(contents)]
         return pa.BinaryArray.from_buffers(pa.binary(), self.rows, buffers)
@@ -224,13 +219,14 @@ class _Rows:
 
     def messages(self) -> Any:
         per_run = self._per_run
-        names = [f"{origin}.{life}.{number}." for origin, life, number in per_run[:, 2:5].tolist()]
-        run = np.repeat(np.arange(len(names)), self._counts)
-        return pc.binary_join_element_wise(
-            _strings(names).take(_numbers(run, pa.int64())),
-            _numerals().take(_numbers(self.index, pa.int64())),
-            _string(""),
-        )
+        names = [b"%d.%d.%d." % (origin, life, number) for origin, life, number in per_run[:, 2:5].tolist()]
+        numerals = _numerals()
+        counts = self._counts.tolist()
+        # A separator comes before every element but the first, so the first one is empty.
+        parts = [name.join(numerals.texts[: count + 1]) for name, count in zip(names, counts, strict=True)]
+        lengths = numerals.lengths[self.index]
+        lengths += np.repeat(np.array([len(name) for name in names], dtype=np.int32), self._counts)
+        return _texts(lengths, b"".join(parts))
 
     def repeated_before(self, keep: Any) -> Any:
         """For each row: rows of its run before it that take no position."""
@@ -238,10 +234,18 @@ class _Rows:
         return before - np.repeat(before[self._starts], self._counts)
 
 
-@cache
-def _numerals() -> Any:
+class _Numerals(NamedTuple):
     """The index of a record in its run, as text."""
-    return _numbers(np.arange(MESSAGES_MAX), pa.int64()).cast(pa.string())
+
+    texts: list[bytes]
+    """Behind an empty one."""
+    lengths: Any
+
+
+@cache
+def _numerals() -> _Numerals:
+    texts = [b"%d" % index for index in range(MESSAGES_MAX)]
+    return _Numerals([b"", *texts], np.array([len(text) for text in texts], dtype=np.int32))
 
 
 # Arrays of Arrow. `pyarrow.array` and `pyarrow.scalar` import pandas, to see whether that is what they are
@@ -261,11 +265,19 @@ def _flags(values: Any) -> Any:
 def _strings(texts: Sequence[str], *, empty_is_null: bool = False) -> Any:
     contents = [text.encode() for text in texts]
     lengths = np.array([len(content) for content in contents], dtype=np.int32)
-    offsets = np.zeros(len(texts) + 1, dtype=np.int32)
-    np.cumsum(lengths, out=offsets[1:])
     valid = pa.py_buffer(np.packbits(lengths > 0, bitorder="little")) if empty_is_null else None
-    buffers = [valid, pa.py_buffer(offsets), pa.py_buffer(b"".join(contents))]
-    return pa.Array.from_buffers(pa.string(), len(texts), buffers)
+    return _texts(lengths, b"".join(contents), valid)
+
+
+def _texts(lengths: Any, contents: bytes, valid: Any = None) -> Any:
+    buffers = [valid, pa.py_buffer(_offsets(lengths)), pa.py_buffer(contents)]
+    return pa.Array.from_buffers(pa.string(), len(lengths), buffers)
+
+
+def _offsets(lengths: Any) -> Any:
+    offsets = np.zeros(len(lengths) + 1, dtype=np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    return offsets
 
 
 @cache

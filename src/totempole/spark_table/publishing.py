@@ -96,13 +96,13 @@ class Publisher:
             return await self._begin(run, complete(self._batch))
         except LogTrimmedError:
             # Another driver may have finished the batch meanwhile, and released what it was made of.
-            if (await self._mark_of(self._producer.rows)).mark < complete(self._batch):
+            if not self._is_done((await self._mark_of(self._producer.rows)).mark):
                 raise
             return Outcome.REPEATED
 
     async def _publish_staged(self, runs: Sequence[PackedRun], positions: Sequence[int]) -> Outcome:
         mark = (await self._mark_of(self._producer.rows)).mark
-        if mark >= complete(self._batch):
+        if self._is_done(mark):
             return Outcome.REPEATED
         if batch_of(mark) < self._batch:
             self._check_follows(mark)
@@ -126,7 +126,7 @@ class Publisher:
                 await self._order.append(run, Fence(self._producer.rows, number, expected, expected))
             except FencedError as fenced:
                 outcome, mark = Outcome.FINISHED, fenced.mark
-                if mark >= complete(self._batch):
+                if self._is_done(mark):
                     return Outcome.REPEATED
             if batch_of(mark) < self._batch:
                 self._check_follows(mark)
@@ -136,6 +136,21 @@ class Publisher:
             if expected == complete(batch_of(mark)):
                 raise self._forgotten(batch_of(mark))  # nobody can finish it
             expected = complete(batch_of(mark))
+
+    def _is_done(self, mark: int) -> bool:
+        """Whether all of this batch is in the log. LogError: a later one is, too, or is begun. Spark
+        repeats no batch but the last. So the checkpoint is an old one, and what it makes of this number
+        need not be what the log has; or there is another driver."""
+        last = batch_of(mark)
+        if last > self._batch:
+            raise LogError(
+                f"{self._producer}: batch {self._batch} comes behind batch {last}, which the log has "
+                "already; it was not written. If the query's checkpoint was restored from an older copy: "
+                f"go on with the one that has batch {last}, or take a new checkpointLocation and begin "
+                f"behind what batch {last} has read (what was read before would be written twice). If two "
+                "drivers run this query: stop one"
+            )
+        return mark == complete(self._batch)
 
     def _check_follows(self, mark: int) -> None:
         """LogError: the batch before this one is not in the log, or nobody knows."""
