@@ -3,6 +3,7 @@ refusals, copies, restarts, reads."""
 
 from __future__ import annotations
 
+import gc
 import random
 from typing import Any
 
@@ -202,6 +203,26 @@ def test_a_record_has_a_bounded_number_of_calls_and_of_bytes() -> None:
     assert max(sizes) < host_module.RECORD_BYTES + 10_000
     it.place_all()
     assert sum(counts(it).values()) == RECORD_CALLS_MAX + 1
+
+
+def test_applied_calls_are_freed_without_the_garbage_collector() -> None:
+    def held() -> int:
+        return sum(type(each) is PendingCall for each in gc.get_objects())
+
+    it = opened()
+    gc.collect()
+    gc.disable()
+    try:
+        before = held()
+        for number in range(100):
+            it.call("add", str(number))
+        assert held() == before + 100
+        while it.appended:
+            it.place_all()
+        assert counts(it) == {str(number): 1 for number in range(100)}
+        assert held() == before
+    finally:
+        gc.enable()
 
 
 def test_a_refusal_by_the_command_is_an_outcome() -> None:

@@ -84,6 +84,16 @@ def test_a_snapshot_is_due_after_so_many_bytes() -> None:
     assert pace.is_due
 
 
+def test_snapshots_of_a_small_state_are_far_apart() -> None:
+    """Each costs its program, the log service and the disk milliseconds, however small it is: programs call
+    with 100 MB/s."""
+    pace = Pace()
+    pace.stored(1, 500)
+    for position in range(2, 17):
+        pace.applied(position, 1_000_000)
+        assert not pace.is_due
+
+
 @pytest.mark.parametrize("growth", [0.0, 0.3, 1.0])
 def test_snapshots_cost_no_more_than_the_commands(growth: float) -> None:
     """Whatever part of the commands stays in the state."""

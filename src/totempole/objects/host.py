@@ -253,6 +253,7 @@ class ObjectHost(Generic[T]):
         version = calls[0].version
         payload = encode(Calls(client.id, client.born, acknowledged, version, content))
         record = self._new_record(lane, payload, calls)
+        record.first = first
         for number, call in enumerate(calls, first):
             call.number, call.client, call.record = number, client, record
             client.open[number] = call
@@ -495,6 +496,7 @@ class ObjectHost(Generic[T]):
             if record in record.lane.again:
                 record.lane.again.remove(record)
             self._records.pop(record.id, None)
+            record.calls = []  # they name it, too: only the garbage collector would end a circle
 
     def _call_anew(self) -> None:
         """Calls of an identity that the table has forgotten, or of a version that is not in force."""

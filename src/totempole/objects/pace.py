@@ -11,7 +11,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from zlib import crc32
 
-LEAST_BYTES = 4 * 1024 * 1024
+LEAST_BYTES = 16 * 1024 * 1024
+"""A small state costs as much as several megabytes of commands: connections, threads, syncs, a hold in the
+log. A host that starts reads so much in less than a second."""
 RECORD_BYTES = 64
 """What a record costs beside its bytes."""
 FAILURES_MAX = 6

@@ -134,6 +134,7 @@ class RecordUnderWay:
 
     __slots__ = (
         "calls",
+        "first",
         "id",
         "is_doubtful",
         "is_durable",
@@ -150,6 +151,9 @@ class RecordUnderWay:
         self.lane = lane
         self.payload = payload
         self.calls = calls
+        """Until all are applied."""
+        self.first = 0
+        """The number of the first of them; the others follow."""
         self.left = len(calls)
         """So many are not applied."""
         self.name: RecordName | None = None

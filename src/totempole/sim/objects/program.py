@@ -513,7 +513,7 @@ class Caller:
             self._told(life, entry, pending, pending.outcome)
 
     def _told(self, life: Life, entry: Entry, pending: PendingCall, outcome: Outcome) -> None:
-        index = pending.record.calls.index(pending) if pending.record is not None else 0
+        index = pending.number - pending.record.first if pending.record is not None else 0
         life.programs.history.told(entry, outcome, index, life.time_us)
         if self._random.random() < 0.7:
             life.host.release(pending)
