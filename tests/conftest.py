@@ -46,7 +46,7 @@ TOGETHER = (
 """Tests that share a Spark session, a cluster of daemons, or a run."""
 
 
-GC_THRESHOLDS = (50_000, 5, 4)
+GC_THRESHOLDS = (250_000, 2, 1)
 """The rows of a run that is over lie in cycles, and wait for a full collection: one per million objects."""
 
 

@@ -304,7 +304,7 @@ def test_new_recordings_of_one_that_is_gone_cost_ten_configurations_in_the_first
             recorded.append(transmit)
 
     on_each_send(world, monkeypatch, record)
-    world.run_for(30 * S)
+    world.run_for(60 * S)
     world.crash(4)
     for other in (1, 2, 3):
         world.mend(4, other)
