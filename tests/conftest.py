@@ -12,7 +12,7 @@ import pytest
 from hypothesis import settings
 
 settings.register_profile("totempole", deadline=None, derandomize=True)
-settings.register_profile("quick", settings.get_profile("totempole"), max_examples=25)
+settings.register_profile("quick", settings.get_profile("totempole"), max_examples=15)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "totempole"))
 
 TESTS = Path(__file__).parent
@@ -46,7 +46,7 @@ TOGETHER = (
 """Tests that share a Spark session, a cluster of daemons, or a run."""
 
 
-GC_THRESHOLDS = (50_000, 5, 4)
+GC_THRESHOLDS = (250_000, 2, 1)
 """The rows of a run that is over lie in cycles, and wait for a full collection: one per million objects."""
 
 
@@ -76,7 +76,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        mark = MARKS.get(item.path.relative_to(TESTS).parts[0])
+        mark = MARKS.get(item.nodeid.split("/", 2)[1])
         if mark is not None:
             item.add_marker(mark)
 

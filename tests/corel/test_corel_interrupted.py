@@ -14,7 +14,7 @@ PHASES = ("exchanging", "agreeing", "attempting", "committing", "primary")
 
 @pytest.mark.parametrize("what", ["crash", "crash all", "leave", "alone", "all alone", "empty"])
 @pytest.mark.parametrize("phase", PHASES)
-@pytest.mark.parametrize("who", [1, 2, 3])
+@pytest.mark.parametrize("who", first_of([1, 2, 3]))
 def test_founding_is_interrupted(who: int, phase: str, what: str) -> None:
     stage = Stage(3, founded=False)
     for me in (1, 2, 3):
@@ -28,7 +28,7 @@ def test_founding_is_interrupted(who: int, phase: str, what: str) -> None:
 
 @pytest.mark.parametrize("what", ["crash", "crash all", "leave", "alone", "all alone"])
 @pytest.mark.parametrize("phase", PHASES)
-@pytest.mark.parametrize("who", [1, 3, 5])
+@pytest.mark.parametrize("who", first_of([1, 3, 5]))
 @pytest.mark.parametrize("settings", first_of([{}, {"acknowledgements": "all"}, {"rule": "dynamic"}]))
 def test_a_handler_is_interrupted(who: int, phase: str, what: str, settings: dict[str, Any]) -> None:
     stage = Stage(5, **settings)

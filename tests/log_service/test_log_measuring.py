@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -77,28 +78,29 @@ def test_a_trimmed_log_begins_later(reader: Reader, log: WrittenLog) -> None:
         reader.ask("measure", Measure(0, END, rows_max=5))
 
 
-@pytest.mark.parametrize(
-    ("request_frame", "position", "rows"),
-    [
-        (Measure(0, END), END, END),
-        (Measure(0, END, rows_max=120), 120, 120),
-        (Measure(250, END, rows_max=120), 370, 120),
-        (Measure(0, END, rows_max=310, logs=("orders",)), END, 300),
-        (Measure(10, END, rows_max=1, logs=("notes",)), 301, 1),
-        (Measure(410, END, logs=("notes",)), END, 0),
-        (Measure(0, END, without="staged/"), END, 400),
-        (Measure(0, END, bytes_max=50_000), 49, 49),
-        (Measure(0, END, bytes_max=150_000, logs=("notes", "orders")), 149, 149),
-        (Measure(300, END, bytes_max=1_000_000), END, 150),
-        (Measure(END, END, rows_max=5), END, 0),
-    ],
+BOUNDS = (
+    (Measure(0, END), END, END),
+    (Measure(0, END, rows_max=120), 120, 120),
+    (Measure(250, END, rows_max=120), 370, 120),
+    (Measure(0, END, rows_max=310, logs=("orders",)), END, 300),
+    (Measure(10, END, rows_max=1, logs=("notes",)), 301, 1),
+    (Measure(410, END, logs=("notes",)), END, 0),
+    (Measure(0, END, without="staged/"), END, 400),
+    (Measure(0, END, bytes_max=50_000), 49, 49),
+    (Measure(0, END, bytes_max=150_000, logs=("notes", "orders")), 149, 149),
+    (Measure(300, END, bytes_max=1_000_000), END, 150),
+    (Measure(END, END, rows_max=5), END, 0),
 )
-def test_bounds_are_kept(reader: Reader, request_frame: Measure, position: int, rows: int) -> None:
-    found = reader.ask("measure", request_frame)
-    assert isinstance(found, Measured)
-    assert (found.position, found.rows) == (position, rows)
-    if request_frame.bytes_max:
-        assert found.bytes <= request_frame.bytes_max
+"""A request, and the position and the rows of its answer."""
+
+
+def test_bounds_are_kept(reader: Reader) -> None:
+    for request_frame, position, rows in BOUNDS:
+        found = reader.ask("measure", request_frame)
+        assert isinstance(found, Measured)
+        assert (found.position, found.rows) == (position, rows), request_frame
+        if request_frame.bytes_max:
+            assert found.bytes <= request_frame.bytes_max, request_frame
 
 
 def test_the_end_is_what_is_green(reader: Reader, log: WrittenLog) -> None:
@@ -111,22 +113,23 @@ def test_bounds_that_cannot_be_are_refused(reader: Reader) -> None:
         reader.ask("measure", Measure(-1, END))
 
 
-@pytest.mark.parametrize(
-    ("options", "logs"),
-    [
-        ({"logs": ("orders", "notes")}, {"orders": 300, "notes": 100}),
-        ({"logs": ("notes",)}, {"notes": 100}),
-        ({"without": "staged/"}, {"orders": 300, "notes": 100}),
-        ({"logs": ("staged/orders", "notes"), "without": "no"}, {"staged/orders": 50}),
-        ({"logs": ("nothing",)}, {}),
-    ],
+CHOICES: tuple[tuple[dict[str, Any], dict[str, int]], ...] = (
+    ({"logs": ("orders", "notes")}, {"orders": 300, "notes": 100}),
+    ({"logs": ("notes",)}, {"notes": 100}),
+    ({"without": "staged/"}, {"orders": 300, "notes": 100}),
+    ({"logs": ("staged/orders", "notes"), "without": "no"}, {"staged/orders": 50}),
+    ({"logs": ("nothing",)}, {}),
 )
-def test_some_logs_of_many_are_read(reader: Reader, options: dict[str, str], logs: dict[str, int]) -> None:
-    found: dict[str, int] = {}
-    for item in reader.items(Reading(start=0, **options)):
-        assert isinstance(item, LogBatch)
-        found[item.log] = found.get(item.log, 0) + len(item)
-    assert found == logs
+"""What is asked for, and the records of each log that come."""
+
+
+def test_some_logs_of_many_are_read(reader: Reader) -> None:
+    for options, logs in CHOICES:
+        found: dict[str, int] = {}
+        for item in reader.items(Reading(start=0, **options)):
+            assert isinstance(item, LogBatch)
+            found[item.log] = found.get(item.log, 0) + len(item)
+        assert found == logs, options
 
 
 def test_a_service_of_an_older_version_is_not_asked() -> None:

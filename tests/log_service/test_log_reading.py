@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from serving import QUICK, Reader, Service, serving
+from sweeps import first_of
 from totempole.client.log_records import LogBatch, Notice, Reading
 from totempole.corel.run import Hold, Primary, RunId
 from totempole.errors import LogError, LogTrimmedError
@@ -22,7 +23,7 @@ from totempole.session.log_frames import Measure
 from written_logs import LIFE, LOG, WrittenLog
 
 
-@pytest.fixture(params=["blocking", "asyncio"])
+@pytest.fixture(params=first_of(["blocking", "asyncio"]))
 def kind(request: pytest.FixtureRequest) -> str:
     found: str = request.param
     return found

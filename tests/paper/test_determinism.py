@@ -20,7 +20,7 @@ from totempole.sim.script_runner import run
 from totempole.trace.digest import trace_digest
 from totempole.types import RingKind
 
-SEEDS = (2, 7)
+SEEDS = (0, 1)
 """Even seeds run the classic ring, odd ones the accelerated. Neither is sealed: a replay would need keys."""
 
 PROGRAM = """

@@ -59,7 +59,7 @@ def redundant_world(
     )
 
 
-def begun(world: World, rate: float = 50.0, size: int = 500) -> World:
+def begun(world: World, rate: float = 10.0, size: int = 500) -> World:
     """All are on one ring, and send."""
     world.start()
     world.run_until(S // 2)

