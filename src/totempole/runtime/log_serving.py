@@ -119,14 +119,14 @@ class LogServing:
                 return
             process = self._process = subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
             self._starts += 1
+            assert process.stdin is not None, "it has a pipe"
+            with suppress(BrokenPipeError):  # `close`, which closes the pipe, waits for the lock
+                process.stdin.write(encode_settings(self._settings))
+                process.stdin.flush()
         listening = threading.Thread(
             target=self._listen, args=(process,), name="totempole-log-service-reports", daemon=True
         )
         listening.start()
-        assert process.stdin is not None, "it has a pipe"
-        with suppress(BrokenPipeError):
-            process.stdin.write(encode_settings(self._settings))
-            process.stdin.flush()
         self._log(logging.INFO, "log service started", service=process.pid, socket=self._settings.socket)
         self._last_exit = _wait(process, self._is_closing)
         self._process = None
