@@ -14,12 +14,14 @@ import os
 import shutil
 import signal
 import sys
+import time
 from pathlib import Path
 from threading import Event
 
 from nodes import sockets
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import broadcast, col, count, from_json, max, struct, sum, to_json
+from pyspark.sql.streaming import StreamingQuery
 
 PRICES = str(Path(__file__).with_name("prices.csv").resolve())
 ORDER = "id STRING, customer STRING, product STRING, quantity LONG"
@@ -55,7 +57,7 @@ def main(directory: Path) -> None:
 
     # Invoices have no keys: that none is there twice is the work of the sink alone.
     invoice = struct("id", "position", "customer", "product", "quantity", "amount")
-    (
+    invoices = (
         sales.select(to_json(invoice).alias("payload"))
         .writeStream.format("totem")
         .queryName("invoices")
@@ -65,6 +67,7 @@ def main(directory: Path) -> None:
         .trigger(processingTime="500 milliseconds")
         .start()
     )
+    wait_for_sources(invoices)
 
     def keep_table(table: DataFrame, batch: int) -> None:
         """A batch that is run again after a crash overwrites its own files with the same rows."""
@@ -87,6 +90,12 @@ def main(directory: Path) -> None:
         .start()
     )
     wait(spark)
+
+
+def wait_for_sources(query: StreamingQuery) -> None:
+    """Two queries must not open their sources at the same moment: see docs/spark-table.md, Errors."""
+    while query.isActive and query.status["message"] == "Initializing sources":
+        time.sleep(0.02)
 
 
 def wait(spark: SparkSession) -> None:

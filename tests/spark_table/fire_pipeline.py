@@ -105,12 +105,19 @@ def run_queries(spark: SparkSession, how: Start) -> None:
 
 
 def begin(name: str, spark: SparkSession, how: Start) -> StreamingQuery | None:
-    """None: it could not be started. Spark starts processes for that, too, and they may die, or be late."""
+    """None: it could not be started. Spark starts processes for that, too, and they may die, or be late.
+
+    Returns when the query has its sources. These put settings into a map of the data source. Two that did so
+    at once would spoil it for all tasks to come (Spark's `PythonStreamingSourceRunner.init`).
+    """
     try:
-        return QUERIES[name](spark, how)
+        query = QUERIES[name](spark, how)
     except (PySparkException, Py4JJavaError) as error:
         tell_failed(name, how, error)
         return None
+    while query.isActive and query.status["message"] == "Initializing sources":
+        time.sleep(0.02)
+    return query
 
 
 def begin_again(

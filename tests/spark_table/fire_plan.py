@@ -42,12 +42,10 @@ AGAIN_MAX = 2
 
 DIES = re.compile(
     r"Python worker exited unexpectedly|EOFException|Connection reset|Broken pipe|Socket closed"
-    r"|Python worker failed to connect back|java\.io\.OptionalDataException"
+    r"|Python worker failed to connect back"
 )
-"""Why a query may fail: one of its processes was killed; the machine is so busy that one has not started
-within the ten seconds that Spark waits; or two queries started at once. One that starts puts settings into a
-map of the data source (Spark's `PythonStreamingSourceRunner.init`), and Spark may be serialising that map for
-a task of the other."""
+"""Why a query may fail: one of its processes was killed; or the machine is so busy that one has not started
+within the ten seconds that Spark waits."""
 
 
 class Burst(NamedTuple):

@@ -9,6 +9,7 @@ import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import ClassVar
 
 import fire_pipeline
 import pytest
@@ -91,6 +92,7 @@ class Running:
     """A query."""
 
     isActive = True
+    status: ClassVar = {"message": "Waiting for data to arrive"}
 
     def stop(self) -> None:
         pass
