@@ -24,7 +24,7 @@ test: check system $(READY) java
 # Before every commit: all tests but those that need namespaces, Spark, a search, or many processes. One daemon
 # with programs, one embedded node and the commands are still run as processes. Property tests draw less.
 quick: check
-	HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -n 4 -m "not long and not namespaces and not spark and not search and not nodes"
+	HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -n 6 -m "not long and not namespaces and not spark and not search and not nodes"
 
 # The protocols' own tests, those that `make quick` has, and how much of the protocols they reach, branches included.
 coverage: $(READY)

@@ -157,6 +157,7 @@ def test_an_events_file_is_known_by_its_lines(tmp_path: Path) -> None:
     assert all(row["sent"] for row in data["processors"])
 
 
+@pytest.mark.search
 def test_the_events_file_of_the_appendix_with_some_of_its_processors(tmp_path: Path) -> None:
     file = tmp_path / "out.json"
     arguments = ["sim", "appendix-a.events", "--processors", "101", "103", "--quick", "--json", str(file)]
@@ -189,6 +190,7 @@ def events_run(networks: Path, *options: str) -> Any:
     return read(file)
 
 
+@pytest.mark.search
 def test_one_network_of_an_events_file_is_chosen(networks: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sim", str(networks)]) == 2
     assert "events on networks 63, 193: choose one with --network" in capsys.readouterr().err
@@ -204,6 +206,7 @@ def test_one_network_of_an_events_file_is_chosen(networks: Path, capsys: pytest.
     assert "no events on network 5: give one of 63, 193" in capsys.readouterr().err
 
 
+@pytest.mark.search
 def test_messages_and_tokens_are_lost_as_the_appendix_says(networks: Path) -> None:
     """`cmm -m 0.95` loses messages, `cmm -t 0.95` loses tokens, neither loses both."""
     lost = {

@@ -24,7 +24,9 @@ work_queue = recipe("work_queue")
 cache_invalidation = recipe("cache_invalidation")
 presence = recipe("presence")
 
-SEEDS = (1, pytest.param(2, marks=pytest.mark.search))
+SEEDS = (1, 2)
+
+pytestmark = pytest.mark.search
 
 
 async def start(c: Cluster, program: Any, *given: Any) -> list[Program[Any]]:
@@ -106,7 +108,6 @@ def test_one_leads_at_a_time(seed: int) -> None:
     run(one_leads_at_a_time, seed=seed)
 
 
-@pytest.mark.search
 def test_a_leader_that_leads_until_it_hears_otherwise_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(election, "Candidate", Stubborn)
     with pytest.raises(AssertionError, match="two lead"):
@@ -175,7 +176,6 @@ def test_nobody_writes_who_has_lost_the_lock(seed: int) -> None:
     run(no_deposit_is_lost(lock.Account), seed=seed)
 
 
-@pytest.mark.search
 def test_a_lock_without_a_fence_loses_a_deposit() -> None:
     with pytest.raises(AssertionError, match="a deposit is lost"):
         run(no_deposit_is_lost(Unfenced), seed=1)
@@ -239,7 +239,6 @@ def test_no_change_of_a_dict_is_lost(seed: int) -> None:
     run(no_change_is_lost, seed=seed)
 
 
-@pytest.mark.search
 def test_a_dict_that_is_read_and_then_set_loses_a_change(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replicated_dict, "Settings", Hasty)
     with pytest.raises(AssertionError, match="a change is lost"):
@@ -299,7 +298,6 @@ def test_every_item_is_done(seed: int) -> None:
     run(every_item_is_done(work_queue.worker), seed=seed)
 
 
-@pytest.mark.search
 def test_a_worker_that_says_done_too_early_loses_an_item() -> None:
     with pytest.raises(AssertionError, match="an item is lost"):
         run(every_item_is_done(hasty_worker), seed=1)
@@ -389,14 +387,12 @@ def test_caches_are_fresh(seed: int) -> None:
     run(caches_are_fresh, seed=seed)
 
 
-@pytest.mark.search
 def test_a_cache_that_does_not_look_at_views_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cache_invalidation, "Cache", Deaf)
     with pytest.raises(AssertionError, match="old news after the partition"):
         run(caches_are_fresh, seed=1)
 
 
-@pytest.mark.search
 def test_a_cache_that_keeps_entries_for_ever_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cache_invalidation, "KEEP_S", 1e9)
     with pytest.raises(AssertionError, match="a partition keeps news back for so long"):
@@ -453,7 +449,6 @@ def test_everybody_knows_who_is_there(seed: int) -> None:
     run(everybody_knows_who_is_there, seed=seed)
 
 
-@pytest.mark.search
 def test_presence_that_waits_for_goodbyes_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(presence, "Presence", Forgetful)
     with pytest.raises(AssertionError, match="each side knows its own"):

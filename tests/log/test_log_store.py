@@ -339,7 +339,7 @@ def test_large_writes_are_not_zeroed_ahead_and_small_ones_are_again(tmp_path: Pa
 def test_old_segments_leave_the_page_cache(tmp_path: Path) -> None:
     size = 1024 * 1024
     replica = LoggingReplica(tmp_path, segment_bytes=size)
-    while len(segment_numbers(tmp_path)) < 6:
+    while len(segment_numbers(tmp_path)) < log_files.CACHED_SEGMENTS + 3:
         replica.write(100, size=5000)
         replica.sync()
     paths = [tmp_path / segment_name(number) for number in segment_numbers(tmp_path)]

@@ -542,6 +542,7 @@ def test_a_program_that_waits_for_all_its_children_is_no_harm() -> None:
         signal.signal(signal.SIGCHLD, old)
 
 
+@pytest.mark.search
 def test_a_fork_while_other_threads_hold_locks() -> None:
     """Logging, printing and allocating all the time: the child is never caught in a lock of theirs."""
     stop = threading.Event()

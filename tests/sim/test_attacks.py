@@ -211,7 +211,8 @@ def test_a_bad_link_costs_the_others_few_configurations(cuts: tuple[tuple[int, i
     assert_sound(world)
 
 
-@pytest.mark.parametrize("stretch", first_of([10, 1]))
+@pytest.mark.search
+@pytest.mark.parametrize("stretch", [10, 1])
 def test_one_that_nobody_hears_costs_no_more_configurations_when_timeouts_are_stretched(stretch: int) -> None:
     """One attempt at the ring then takes a good part of the time until the next one."""
     default = RingConfig()
@@ -368,6 +369,7 @@ def failover_us(rest_us: int) -> int:
     return world.now_us - crashed_us
 
 
+@pytest.mark.search
 @pytest.mark.parametrize("rest_us", daily([20 * S, 600 * S], 1))
 def test_a_failover_after_a_rest_is_as_quick_as_of_a_busy_ring(rest_us: int) -> None:
     busy, rested = failover_us(0), failover_us(rest_us)

@@ -9,8 +9,9 @@ from __future__ import annotations
 import pytest
 from saturated_bad_links import FAULT_US, LINKS, WITH_TOKEN, Link, S, healthy, measure
 
-from sweeps import first_of
 from totempole.types import RingKind
+
+pytestmark = pytest.mark.search
 
 BRIEFLY_US = 4 * S
 """Where nothing changes with time."""
@@ -38,19 +39,19 @@ def worst_part(
     return min(found.part(me, whole) for me in healthy(link))
 
 
-@pytest.mark.parametrize("link", first_of(LINKS), ids=str)
+@pytest.mark.parametrize("link", LINKS, ids=str)
 def test_at_half_load_a_dead_link_costs_nothing(link: Link) -> None:
     assert worst_part(link, RATE_PER_S) >= 0.98
     assert not any(measure(link, RATE_PER_S).configurations.values())
 
 
-@pytest.mark.parametrize("link", first_of(LINKS), ids=str)
+@pytest.mark.parametrize("link", LINKS, ids=str)
 def test_at_full_load_a_dead_link_costs_what_is_sent_twice(link: Link) -> None:
     assert worst_part(link) >= REPEATED_PART
     assert not any(measure(link).configurations.values())
 
 
-@pytest.mark.parametrize("link", first_of(LINKS), ids=str)
+@pytest.mark.parametrize("link", LINKS, ids=str)
 def test_an_accelerated_ring_loses_no_more_where_the_link_carries_the_token(link: Link) -> None:
     """A token that is handed on overtakes data at both senders that carry it, as one that is passed does."""
     whole = measure(None, fault_us=BRIEFLY_US, kind=RingKind.ACCELERATED)
@@ -59,13 +60,12 @@ def test_an_accelerated_ring_loses_no_more_where_the_link_carries_the_token(link
     assert not any(found.configurations.values())
 
 
-@pytest.mark.parametrize("link", first_of(LINKS), ids=str)
+@pytest.mark.parametrize("link", LINKS, ids=str)
 def test_whoever_repeats_for_others_sends_as_much_as_they_do(link: Link) -> None:
     sent = measure(link, fault_us=BRIEFLY_US).from_sender
     assert min(sent[me] for me in (1, 2, 3, 4)) >= SHARE_MIN * sent.total()
 
 
-@pytest.mark.search
 @pytest.mark.parametrize("link", WITH_TOKEN, ids=str)
 def test_a_link_that_is_dead_before_there_is_a_ring_costs_one_end_and_few_attempts(link: Link) -> None:
     """Joins and Commit tokens are not handed on, so one end is left out. Its timeouts are the settings: it

@@ -32,8 +32,9 @@ ZEROED_WRITE_BYTES_MAX = 128 * 1024
 """Where writes are larger than this, on average, nothing is zeroed: the disk writes half as much. Three
 programs that wrote 430 KB and synced, again and again, got 936 MB/s instead of 430; with 64 KB it made no
 difference. Under whole nodes a gain has not been shown yet (docs/performance.md)."""
-CACHED_SEGMENTS = 2
-"""The one that is written and the one before it: whoever follows the log reads these from memory."""
+CACHED_SEGMENTS = 8
+"""The newest: whoever follows the log, or has been away for a moment, reads these from memory. With 2, a
+replica that had missed a million records cost the others a third of their throughput, with 8 a fifth."""
 BUFFERS_MAX = 1024
 """Of one call (IOV_MAX)."""
 JOIN_BYTES_MAX = 64 * 1024
