@@ -124,6 +124,7 @@ def outcome(place: Path, *options: str) -> str:
     return done.stdout
 
 
+@pytest.mark.search
 def test_its_test_passes_also_with_several_seeds(place: Path) -> None:
     """`@seeds(…)` in place of the one seed."""
     text = TEST.replace("\nasync def test_", "\n@seeds(2)\nasync def test_").replace("(3, seed=7)", "(3)")

@@ -290,6 +290,7 @@ def test_a_recorded_null_that_is_repeated_costs_nothing(monkeypatch: pytest.Monk
     assert len(world.hosts[1].configurations) == before
 
 
+@pytest.mark.search
 def test_new_recordings_of_one_that_is_gone_cost_ten_configurations_in_the_first_minute(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -61,6 +61,7 @@ class Stamped(Bank):
         return super().transfer(source, target, amount)
 
 
+@pytest.mark.search
 def test_hosts_that_differ_are_found() -> None:
     with pytest.raises(SimulationFailed, match=r"seed 0: .*object-states"):
         simulate(Stamped, lambda random: (Stamped.transfer, "ann", "bob", 1), seed=0)
@@ -83,6 +84,7 @@ class Counted:
         return self.value
 
 
+@pytest.mark.search
 def test_a_read_that_changes_something_is_found() -> None:
     def use(random: Random) -> Operation:
         return (Counted.put, random.randrange(100)) if random.random() < 0.5 else (Counted.get,)
