@@ -17,7 +17,6 @@ import pytest
 from recipes import EXAMPLES, load
 
 import totempole
-from sweeps import runs
 from totempole import NotPrimary, Primary
 from totempole.objects import ReplicatedDict
 from totempole.testing import (
@@ -32,6 +31,8 @@ from totempole.testing import (
     run,
     seeds,
 )
+
+pytestmark = pytest.mark.search
 
 sys.path.insert(0, str(EXAMPLES))
 durable = load(EXAMPLES / "key_value.py")
@@ -154,7 +155,7 @@ async def the_durable_store_is_right() -> None:
         await judged(c, stores, lambda: c.storm(5))
 
 
-test_the_durable_store_is_right = seeds(runs(3))(the_durable_store_is_right)
+test_the_durable_store_is_right = seeds(3)(the_durable_store_is_right)
 
 
 @pytest.mark.long
@@ -206,7 +207,7 @@ async def the_store_in_memory_is_right() -> Clients:
         return await judged(c, stores, lambda: trouble(c, stores))
 
 
-test_the_store_in_memory_is_right = seeds(runs(3))(the_store_in_memory_is_right)
+test_the_store_in_memory_is_right = seeds(3)(the_store_in_memory_is_right)
 
 
 @pytest.mark.long
@@ -377,7 +378,7 @@ def test_every_naive_store_that_has_diverged_says_so_in_its_log(caplog: pytest.L
     assert sorted(map(sorted, named)) == sorted(map(sorted, met)), "each of the three, once"
 
 
-@seeds(runs(5))
+@seeds(5)
 async def test_a_store_that_takes_the_state_of_one_side_is_equal_everywhere() -> None:
     async with cluster(3, log=False) as c:
         stores = await both_sides_write(c, OneSidedStore)

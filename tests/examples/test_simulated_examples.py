@@ -18,7 +18,6 @@ from typing import Any
 import pytest
 
 import totempole
-from sweeps import runs
 from totempole.objects import ReplicatedDict
 from totempole.testing import (
     ClassModel,
@@ -30,6 +29,8 @@ from totempole.testing import (
     run,
     seeds,
 )
+
+pytestmark = pytest.mark.search
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -115,9 +116,7 @@ async def counters_agree_after_a_partition_and_a_crash() -> None:
         await c.until(lambda: {value(each) for each in counters} == {1111})
 
 
-test_counters_agree_after_a_partition_and_a_crash = seeds(runs(5))(
-    counters_agree_after_a_partition_and_a_crash
-)
+test_counters_agree_after_a_partition_and_a_crash = seeds(5)(counters_agree_after_a_partition_and_a_crash)
 
 
 # The chat
@@ -210,7 +209,7 @@ def await_all(lines: list[list[tuple[str, ...]]], count: int) -> bool:
     return len({task for seen in lines for task in finished(seen)}) == count
 
 
-test_every_task_is_done_through_a_crash_and_a_partition = seeds(runs(5))(
+test_every_task_is_done_through_a_crash_and_a_partition = seeds(5)(
     every_task_is_done_through_a_crash_and_a_partition
 )
 
@@ -226,9 +225,7 @@ async def every_task_has_one_winner_where_nothing_parts() -> None:
         assert finished(lines[0]) == finished(lines[1]) == finished(lines[2])
 
 
-test_every_task_has_one_winner_where_nothing_parts = seeds(runs(5))(
-    every_task_has_one_winner_where_nothing_parts
-)
+test_every_task_has_one_winner_where_nothing_parts = seeds(5)(every_task_has_one_winner_where_nothing_parts)
 
 
 # The whiteboard
@@ -281,9 +278,7 @@ async def boards_are_equal_after_a_partition_and_a_crash() -> None:
         await c.until(lambda: [drawn(each) for each in boards] == [both | {"4 0": "z"}] * 3)
 
 
-test_boards_are_equal_after_a_partition_and_a_crash = seeds(runs(5))(
-    boards_are_equal_after_a_partition_and_a_crash
-)
+test_boards_are_equal_after_a_partition_and_a_crash = seeds(5)(boards_are_equal_after_a_partition_and_a_crash)
 
 
 def test_on_a_spot_that_both_sides_drew_the_same_stroke_stays_everywhere() -> None:
@@ -351,7 +346,7 @@ async def the_total_of_a_bank_never_changes_and_nothing_is_done_twice() -> None:
         assert made > transfers
 
 
-test_the_total_of_a_bank_never_changes_and_nothing_is_done_twice = seeds(runs(3))(
+test_the_total_of_a_bank_never_changes_and_nothing_is_done_twice = seeds(3)(
     the_total_of_a_bank_never_changes_and_nothing_is_done_twice
 )
 
@@ -412,9 +407,7 @@ async def the_store_is_linearisable_for_its_http_clients() -> None:
         assert_linearizable(history.calls(), ClassModel(ReplicatedDict, key=lambda call: call.arguments[0]))
 
 
-test_the_store_is_linearisable_for_its_http_clients = seeds(runs(3))(
-    the_store_is_linearisable_for_its_http_clients
-)
+test_the_store_is_linearisable_for_its_http_clients = seeds(3)(the_store_is_linearisable_for_its_http_clients)
 
 
 @pytest.mark.long

@@ -11,7 +11,6 @@ from contextlib import asynccontextmanager
 import pytest
 
 import totempole
-from sweeps import runs
 from totempole import Replica
 from totempole.objects import ReplicatedDict
 from totempole.objects.replica_base import ReplicaBase
@@ -26,6 +25,8 @@ from totempole.testing import (
     run,
     seeds,
 )
+
+pytestmark = pytest.mark.search
 
 Store = Replica[ReplicatedDict]
 
@@ -205,7 +206,7 @@ async def linearisable_through_a_storm() -> str:
         return c.digest
 
 
-test_the_store_is_linearisable_through_storms = seeds(runs(4))(linearisable_through_a_storm)
+test_the_store_is_linearisable_through_storms = seeds(4)(linearisable_through_a_storm)
 
 
 def test_a_seed_with_objects_is_a_run() -> None:
