@@ -23,7 +23,7 @@ def first_row_of(rows: Iterable[tuple[Any, ...]], count: int = 1) -> list[Any]:
 
 
 def daily(values: Iterable[Any], count: int) -> list[Any]:
-    """For `parametrize`: so many of them on every test run, the others with `make long`.
+    """For `parametrize`: the first `count` on every test run, the others with `make long`.
 
     `make quick` does not even collect the others: there are more of them than of all other tests together.
     """
@@ -40,7 +40,7 @@ def examples(count: int) -> int:
 
 
 def runs(count: int) -> int:
-    """For `totempole.testing.seeds(…)`: so many seeds; where `make quick` runs, the first one."""
+    """For `totempole.testing.seeds(…)`: this count of seeds; where `make quick` runs, the first one."""
     return 1 if _is_quick() else count
 
 

@@ -33,8 +33,8 @@ ZEROED_WRITE_BYTES_MAX = 128 * 1024
 programs that wrote 430 KB and synced, again and again, got 936 MB/s instead of 430; with 64 KB it made no
 difference. Under whole nodes a gain has not been shown yet (docs/performance.md)."""
 CACHED_SEGMENTS = 8
-"""The newest: whoever follows the log, or has been away for a moment, reads these from memory. With 2, a
-replica that had missed a million records cost the others a third of their throughput, with 8 a fifth."""
+"""The newest: programs that follow the log, and replicas that come back soon, read these from memory. With 2,
+a replica that had missed a million records cost the others a third of their throughput, with 8 a fifth."""
 BUFFERS_MAX = 1024
 """Of one call (IOV_MAX)."""
 JOIN_BYTES_MAX = 64 * 1024
