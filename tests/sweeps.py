@@ -39,10 +39,5 @@ def examples(count: int) -> int:
     return min(count, settings.default.max_examples) if _is_quick() else count
 
 
-def runs(count: int) -> int:
-    """For `totempole.testing.seeds(…)`: this count of seeds; where `make quick` runs, the first one."""
-    return 1 if _is_quick() else count
-
-
 def _is_quick() -> bool:
     return settings.get_current_profile_name() == "quick"
